@@ -1,0 +1,35 @@
+# Compiler settings shared by every target.
+option(DEEPINFER_TESTS "Build the unit tests" ON)
+option(DEEPINFER_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
+option(DEEPINFER_BENCH "Build the benchmarks" OFF)
+set(DEEPINFER_SANITIZE "" CACHE STRING "Sanitizers for everything, e.g. address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release)
+endif()
+
+# -ffp-contract=off: a*b+c is fused only where the source says fma, so every instruction set gives the same bits.
+add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -ffp-contract=off -fno-omit-frame-pointer)
+if(DEEPINFER_SANITIZE)
+    add_compile_options(-fsanitize=${DEEPINFER_SANITIZE} -g)
+    add_link_options(-fsanitize=${DEEPINFER_SANITIZE})
+    if(DEEPINFER_SANITIZE MATCHES "thread")
+        add_compile_options(-Wno-error=tsan)  # GCC cannot instrument atomic_thread_fence; we use none, some headers do
+    endif()
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+    set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM)
+    add_link_options(-fuse-ld=mold)
+endif()
+
+find_package(Threads REQUIRED)

@@ -1,0 +1,100 @@
+// The engine as the layers above see it: token sequences in, streams of sampled tokens out. It knows no text.
+//
+// The output of a request is a pure function of (model, prompt, sampling parameters, seed): bit-identical whatever
+// else runs beside it, however the prompt is chunked, however many threads compute.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/token.h"
+
+namespace deepinfer::engine {
+
+using RequestId = uint64_t;
+
+// Order of application: logits -> logit bias -> temperature -> top-k -> top-p -> min-p -> draw.
+struct SamplingParams {
+    float temperature = 1.0f;       // >= 0; 0 is greedy (lowest id wins a tie)
+    float top_p = 1.0f;             // (0, 1]
+    int32_t top_k = 0;              // 0 = off
+    float min_p = 0.0f;             // [0, 1]; keeps tokens with p >= min_p * p_max
+    uint64_t seed = 0;              // the draw at a position depends on (seed, position) only
+    int32_t max_tokens = 16;        // >= 1
+    std::vector<TokenId> stop_ids;  // end the answer; reported as FinishReason::stop, not part of the output
+    bool ignore_eos = false;        // the model's own end-of-generation tokens do not stop
+    int32_t top_logprobs = -1;      // -1: none; 0: of the sampled token; n: and of the n most likely (<= max_top_logprobs)
+};
+constexpr int32_t max_top_logprobs = 20;
+
+struct TokenLogprob {
+    TokenId token = -1;
+    float logprob = 0.0f;  // natural logarithm, of the model's distribution before temperature and truncation
+};
+
+struct SampledToken {
+    TokenId token = -1;
+    float logprob = 0.0f;                   // valid if top_logprobs >= 0
+    std::vector<TokenLogprob> top_logprobs;  // most likely first, ties by lower id
+};
+
+enum class FinishReason {
+    stop,       // end-of-generation or stop id
+    length,     // max_tokens, or the context is full
+    cancelled,  // cancel()
+    error,      // see Finish::error
+};
+
+struct Finish {
+    FinishReason reason = FinishReason::stop;
+    TokenId stop_token = -1;  // the token that stopped it, if one did
+    int32_t prompt_tokens = 0;
+    int32_t cached_tokens = 0;  // prompt tokens whose computation was reused
+    int32_t completion_tokens = 0;
+    Error error;                // only for FinishReason::error
+};
+
+// Called on the engine thread, in order, for one request: on_token zero or more times, then on_finish exactly once.
+// Must return quickly and not call back into the engine other than cancel().
+struct Listener {
+    std::function<void(const SampledToken&)> on_token;
+    std::function<void(const Finish&)> on_finish;
+};
+
+struct Request {
+    std::vector<TokenId> prompt;  // at least one token
+    SamplingParams sampling;
+    std::string tenant;  // who pays: fair queueing and metrics
+};
+
+// A moment's counters, for /metrics and tests. Totals only grow.
+struct EngineStats {
+    int32_t running = 0, waiting = 0;
+    int32_t blocks_total = 0, blocks_free = 0;
+    uint64_t prompt_tokens_total = 0, generated_tokens_total = 0;
+    uint64_t finished_stop_total = 0, finished_length_total = 0, cancelled_total = 0, failed_total = 0;
+    uint64_t rejected_total = 0, preemptions_total = 0, steps_total = 0;
+};
+
+class Engine {
+  public:
+    virtual ~Engine() = default;  // cancels what is left, then joins
+
+    // Checks the request and queues it. Errors: invalid_argument (bad token, bad parameter, prompt longer than the
+    // context; the message has the numbers), resource_exhausted (queue full). Any thread; does not block on compute.
+    virtual Result<RequestId> submit(Request request, Listener listener) = 0;
+    // Ends the request at the next step boundary, whatever its stage, and returns its blocks. Unknown or finished ids
+    // are ignored. Any thread; on_finish(cancelled) still comes, on the engine thread.
+    virtual void cancel(RequestId id) = 0;
+
+    virtual EngineStats stats() const = 0;         // any thread
+    virtual int32_t context_length() const = 0;    // prompt + completion tokens a request can have at most
+    virtual int32_t vocabulary_size() const = 0;
+};
+
+}  // namespace deepinfer::engine
