@@ -22,6 +22,10 @@ if(DEEPINFER_SANITIZE)
     endif()
 endif()
 
+if(DEEPINFER_FUZZ)
+    add_compile_options(-fsanitize=fuzzer-no-link)  # coverage feedback in every layer
+endif()
+
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
     set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
