@@ -13,19 +13,20 @@ die() {
     exit 1
 }
 
-# progress LABEL DONE TOTAL: a bar on a terminal, a line for each tenth elsewhere.
+# progress LABEL DONE TOTAL: a bar on a terminal, a line for each tenth elsewhere. A total of 100 means per cent.
 progress_shown=
 progress() {
-    local label=$1 done=$2 total=$3 filled
+    local label=$1 done=$2 total=$3 filled count=
     ((total > 0)) || return 0
+    if ((total != 100)); then count=" ($done/$total)"; fi
     if [ "$INTERACTIVE" ]; then
         filled=$((done * 40 / total))
-        printf '\r%-28s [%s%s] %3d %% (%d/%d)' "$label" "$(repeat '#' "$filled")" "$(repeat ' ' $((40 - filled)))" \
-            $((done * 100 / total)) "$done" "$total" >&2
+        printf '\r%-22s [%s%s] %3d %%%s' "$label" "$(repeat '#' "$filled")" "$(repeat ' ' $((40 - filled)))" \
+            $((done * 100 / total)) "$count" >&2
         progress_shown=bar
     elif [ "$progress_shown" != "$label$((done * 10 / total))" ]; then
         progress_shown=$label$((done * 10 / total))
-        say "$label: $((done * 100 / total)) % ($done/$total)"
+        say "$label: $((done * 100 / total)) %$count"
     fi
 }
 progress_end() {
@@ -56,7 +57,7 @@ configure() {
     mkdir -p "$LOGS"
     say "Configuring build/$preset"
     if ! cmake -S "$ROOT" --preset "$preset" "$@" >"$log" 2>&1; then
-        grep -v '^-- ' "$log" | tail -n 40 >&2
+        grep -v '^-- ' "$log" | tail -n 40 >&2 || true
         die "cmake failed; the whole log is $log"
     fi
     printf '%s' "$*" >"$stamp"
@@ -71,8 +72,8 @@ build() {
         show_build_progress "Building $preset"; then
         return 0
     fi
-    first=$(grep -n -m 1 '^FAILED:' "$log" | cut -d : -f 1)
-    tail -n "+${first:-1}" "$log" | grep -v '^@' | head -n 60 >&2
+    first=$(grep -n -m 1 -E '^FAILED:|^ninja: error' "$log" | cut -d : -f 1 || true)
+    tail -n "+${first:-1}" "$log" | grep -v '^@' | head -n 60 >&2 || true
     die "the build of build/$preset failed; the whole log is $log"
 }
 show_build_progress() {

@@ -48,7 +48,7 @@ rust_packages() {
     elif version_at_least "$(candidate cargo)" "$RUST_MINIMUM"; then
         printf '%s\n' cargo rustc
     else
-        found=$(apt-cache search --names-only '^cargo-[0-9.]+$' 2>/dev/null | cut -d ' ' -f 1 | sort -V | tail -n 1)
+        found=$(apt-cache search --names-only '^cargo-[0-9.]+$' 2>/dev/null | cut -d ' ' -f 1 | sort -V | tail -n 1 || true)
         if [ "$found" ] && version_at_least "${found#cargo-}" "$RUST_MINIMUM"; then
             printf '%s\n' "$found" "rustc-${found#cargo-}"
         else
@@ -64,7 +64,7 @@ find_rust() {
         case $cargo in */*) export PATH="${cargo%/*}:$PATH" ;; esac
         return 0
     done
-    cargo=$(compgen -G '/usr/bin/cargo-1.*' | sort -V | tail -n 1)
+    cargo=$(compgen -G '/usr/bin/cargo-1.*' | sort -V | tail -n 1 || true)
     if [ "$cargo" ] && version_at_least "$(rust_version "$cargo")" "$RUST_MINIMUM"; then
         export CARGO=$cargo RUSTC=/usr/bin/rustc-${cargo##*/cargo-}
         return 0
@@ -76,7 +76,7 @@ find_rust() {
 missing_packages() {
     local present package
     present=" $(dpkg-query -W -f='${db:Status-Abbrev}${binary:Package}\n' "$@" 2>/dev/null |
-        sed -n 's/^ii  *\([^: ]*\).*/\1/p' | tr '\n' ' ') "
+        sed -n 's/^ii  *\([^: ]*\).*/\1/p' | tr '\n' ' ' || true) " # dpkg-query fails when one is unknown
     for package in "$@"; do
         case $present in *" $package "*) ;; *) echo "$package" ;; esac
     done
@@ -113,7 +113,7 @@ install_packages() {
     esac
     say "Installing packages: ${missing[*]}"
     removed=$("${sudo[@]}" apt-get install -s --no-install-recommends "${missing[@]}" 2>/dev/null |
-        sed -n 's/^Remv \([^ ]*\) \[\([^]]*\)\].*/\1 (\2)/p' | paste -s -d , -)
+        sed -n 's/^Remv \([^ ]*\) \[\([^]]*\)\].*/\1 (\2)/p' | paste -s -d , - || true)
     if [ "$removed" ]; then
         say "  They replace packages that cannot be installed beside them, which are removed: $removed"
         if [ -t 0 ] && [ "$INTERACTIVE" ]; then
