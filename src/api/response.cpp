@@ -1,0 +1,201 @@
+#include "api/response.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/json.h"
+
+namespace deepinfer::api {
+namespace {
+
+namespace json = boost::json;
+
+// Bytes of the UTF-8 character at the start of `text`; 0 if there is none.
+size_t valid_character(std::string_view text) {
+    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+    const unsigned lead = byte(0);
+    if (lead < 0x80) return 1;
+    const size_t size = lead >= 0xC2 && lead < 0xE0   ? 2
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                        : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                      : 0;
+    if (size == 0 || text.size() < size) return 0;
+    for (size_t i = 1; i < size; ++i)
+        if ((byte(i) & 0xC0) != 0x80) return 0;
+    if ((lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) > 0x9F) ||
+        (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F))
+        return 0;
+    return size;
+}
+
+// The token as text; bytes that are no characters of their own are written \xNN.
+std::string printable(const std::string& bytes) {
+    std::string out;
+    for (std::string_view rest = bytes; !rest.empty();) {
+        if (const size_t size = valid_character(rest)) {
+            out += rest.substr(0, size);
+            rest.remove_prefix(size);
+        } else {
+            char escaped[8];
+            std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(rest[0]));
+            out += escaped;
+            rest.remove_prefix(1);
+        }
+    }
+    return out;
+}
+
+// JSON has no infinity; the protocol's word for "impossible" is -9999.
+double json_logprob(float logprob) { return std::isfinite(logprob) ? std::max(logprob, -9999.0f) : -9999.0; }
+
+json::object chat_token(const TokenText& token) {
+    json::array bytes;
+    for (const char c : token.bytes) bytes.push_back(static_cast<unsigned char>(c));
+    return {{"token", printable(token.bytes)},
+            {"logprob", json_logprob(token.logprob)},
+            {"bytes", std::move(bytes)}};
+}
+
+json::value chat_logprobs(const std::vector<TokenLogprobs>& tokens) {
+    json::array content;
+    for (const TokenLogprobs& token : tokens) {
+        json::object entry = chat_token(token.token);
+        json::array top;
+        for (const TokenText& alternative : token.top) top.push_back(chat_token(alternative));
+        entry["top_logprobs"] = std::move(top);
+        content.push_back(std::move(entry));
+    }
+    return json::object{{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+json::value completion_logprobs(const std::vector<TokenLogprobs>& tokens) {
+    json::array texts, logprobs, top_logprobs, offsets;
+    for (const TokenLogprobs& token : tokens) {
+        texts.push_back(json::string(printable(token.token.bytes)));
+        logprobs.push_back(json_logprob(token.token.logprob));
+        offsets.push_back(token.text_offset);
+        json::object top;
+        for (const TokenText& alternative : token.top)
+            top.emplace(printable(alternative.bytes), json_logprob(alternative.logprob));
+        // The sampled token is always among them.
+        top.emplace(printable(token.token.bytes), json_logprob(token.token.logprob));
+        top_logprobs.push_back(std::move(top));
+    }
+    return json::object{{"tokens", std::move(texts)},
+                        {"token_logprobs", std::move(logprobs)},
+                        {"top_logprobs", std::move(top_logprobs)},
+                        {"text_offset", std::move(offsets)}};
+}
+
+json::value logprobs_json(Dialect dialect, const ChoiceDelta& delta) {
+    if (!delta.logprobs) return nullptr;
+    return dialect == Dialect::chat ? chat_logprobs(*delta.logprobs) : completion_logprobs(*delta.logprobs);
+}
+
+json::value finish_json(const ChoiceDelta& delta) {
+    return delta.finish_reason.empty() ? json::value(nullptr)
+                                       : json::value(json::string(delta.finish_reason));
+}
+
+json::object usage_json(const Usage& usage) {
+    return {{"prompt_tokens", usage.prompt_tokens},
+            {"completion_tokens", usage.completion_tokens},
+            {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+            {"prompt_tokens_details", json::object{{"cached_tokens", usage.cached_tokens}}}};
+}
+
+json::object envelope(const ResponseHeader& header, bool chunk) {
+    const char* object = header.dialect == Dialect::completions ? "text_completion"
+                         : chunk                                ? "chat.completion.chunk"
+                                                                : "chat.completion";
+    return {{"id", header.id}, {"object", object}, {"created", header.created}, {"model", header.model}};
+}
+
+std::string chunk_text(const ResponseHeader& header, json::array choices, json::value usage,
+                       bool with_usage) {
+    json::object chunk = envelope(header, true);
+    chunk["choices"] = std::move(choices);
+    if (with_usage) chunk["usage"] = std::move(usage);
+    return json::serialize(chunk);
+}
+
+}  // namespace
+
+std::string response_body(const ResponseHeader& header, const std::vector<ChoiceDelta>& choices,
+                          const Usage& usage) {
+    json::object body = envelope(header, false);
+    json::array list;
+    for (const ChoiceDelta& choice : choices) {
+        json::object entry{{"index", choice.index}};
+        if (header.dialect == Dialect::chat)
+            entry["message"] =
+                json::object{{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+        else
+            entry["text"] = choice.text;
+        entry["logprobs"] = logprobs_json(header.dialect, choice);
+        entry["finish_reason"] = finish_json(choice);
+        list.push_back(std::move(entry));
+    }
+    body["choices"] = std::move(list);
+    body["usage"] = usage_json(usage);
+    return json::serialize(body);
+}
+
+std::string role_chunk(const ResponseHeader& header, int32_t index, bool with_usage) {
+    json::object choice{{"index", index},
+                        {"delta", json::object{{"role", "assistant"}, {"content", ""}, {"refusal", nullptr}}},
+                        {"logprobs", nullptr},
+                        {"finish_reason", nullptr}};
+    return chunk_text(header, {std::move(choice)}, nullptr, with_usage);
+}
+
+std::string delta_chunk(const ResponseHeader& header, const ChoiceDelta& delta, bool with_usage) {
+    json::object choice{{"index", delta.index}};
+    if (header.dialect == Dialect::chat)
+        choice["delta"] =
+            delta.text.empty() && !delta.logprobs ? json::object{} : json::object{{"content", delta.text}};
+    else
+        choice["text"] = delta.text;
+    choice["logprobs"] = logprobs_json(header.dialect, delta);
+    choice["finish_reason"] = finish_json(delta);
+    return chunk_text(header, {std::move(choice)}, nullptr, with_usage);
+}
+
+std::string usage_chunk(const ResponseHeader& header, const Usage& usage) {
+    return chunk_text(header, {}, usage_json(usage), true);
+}
+
+std::string finish_reason_name(engine::FinishReason reason) {
+    return reason == engine::FinishReason::length ? "length" : "stop";
+}
+
+std::string model_body(const std::string& model, int64_t created, int32_t context_length) {
+    return json::serialize(json::object{{"id", model},
+                                        {"object", "model"},
+                                        {"created", created},
+                                        {"owned_by", "deepinfer"},
+                                        {"max_model_len", context_length}});
+}
+
+std::string models_body(const std::string& model, int64_t created, int32_t context_length) {
+    return R"({"object":"list","data":[)" + model_body(model, created, context_length) + "]}";
+}
+
+std::string tokenize_body(const std::vector<TokenId>& tokens, const std::vector<std::string>* token_bytes,
+                          int32_t context_length) {
+    json::object body{{"count", tokens.size()}, {"max_model_len", context_length}};
+    body["tokens"] = json::array(tokens.begin(), tokens.end());
+    if (token_bytes) {
+        json::array texts;
+        for (const std::string& bytes : *token_bytes) texts.push_back(json::string(printable(bytes)));
+        body["token_strs"] = std::move(texts);
+    }
+    return json::serialize(body);
+}
+
+std::string detokenize_body(const std::string& text) {
+    return json::serialize(json::object{{"prompt", text}});
+}
+
+}  // namespace deepinfer::api

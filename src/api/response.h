@@ -1,0 +1,69 @@
+// OpenAI Chat Completions and Completions, answer side: bodies and stream chunks as JSON text. No I/O, no
+// clock: id and time are given.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/token.h"
+#include "engine/engine.h"
+
+namespace deepinfer::api {
+
+enum class Dialect { chat, completions };
+
+struct ResponseHeader {
+    Dialect dialect = Dialect::chat;
+    std::string id;       // "chatcmpl-…", "cmpl-…"
+    int64_t created = 0;  // Unix seconds
+    std::string model;
+};
+
+struct Usage {
+    int64_t prompt_tokens = 0;
+    int64_t completion_tokens = 0;
+    int64_t cached_tokens = 0;
+};
+
+struct TokenText {
+    std::string bytes;  // of the token, perhaps no valid UTF-8 by themselves
+    float logprob = 0;
+};
+
+struct TokenLogprobs {
+    TokenText token;
+    std::vector<TokenText> top;
+    int64_t text_offset = 0;  // of the token in the text, in characters (Completions only)
+};
+
+// New text of one choice. The finish reason is empty until its last one.
+struct ChoiceDelta {
+    int32_t index = 0;
+    std::string text;
+    std::optional<std::vector<TokenLogprobs>> logprobs;  // set if the request asked for them
+    std::string finish_reason;                           // "stop", "length"
+};
+
+// One whole answer; the choices hold complete texts.
+std::string response_body(const ResponseHeader& header, const std::vector<ChoiceDelta>& choices,
+                          const Usage& usage);
+
+// The first chunk of a chat choice, which says who speaks.
+std::string role_chunk(const ResponseHeader& header, int32_t index, bool with_usage);
+// `with_usage`: the request asked for usage, so chunks before the last carry it as null.
+std::string delta_chunk(const ResponseHeader& header, const ChoiceDelta& delta, bool with_usage);
+std::string usage_chunk(const ResponseHeader& header, const Usage& usage);
+
+// "stop" or "length"; cancelled and error have no name in the protocol and must not get here.
+std::string finish_reason_name(engine::FinishReason reason);
+
+std::string models_body(const std::string& model, int64_t created, int32_t context_length);
+std::string model_body(const std::string& model, int64_t created, int32_t context_length);
+std::string tokenize_body(const std::vector<TokenId>& tokens, const std::vector<std::string>* token_bytes,
+                          int32_t context_length);
+std::string detokenize_body(const std::string& text);
+
+}  // namespace deepinfer::api
