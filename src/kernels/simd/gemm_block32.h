@@ -1,0 +1,95 @@
+// Matrix product for weights in blocks of 32 (Q4_0, Q4_1, Q5_0, Q8_0) and int8 activations.
+//
+//   per block b, in increasing order:   acc = fma(float(dot_b), dw_b * dx_b, acc)
+//   Q4_1 only, directly after it:       acc = fma(m_b, dx_b * sum_b, acc)
+// dot_b is an exact int32 (its inner order is free); the offset of the signed formats is its start value.
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "kernels/pack_layout.h"
+#include "kernels/simd/simd.h"
+
+namespace deepinfer::kernels::DEEPINFER_ISA {
+
+template <WeightLayout F, int R>
+[[gnu::noinline]] static void block32_kernel(const uint8_t* w, const uint8_t* act, int groups, float* y, size_t ldy) {
+    using L = Block32<F>;
+    const U8 low4 = set1_u8(15), bit4 = set1_u8(16);
+    F32 acc[R];
+    FOR_ROWS(r, R) acc[r] = zero();
+    for (int g = 0; g < groups; ++g, w += L::group) {
+        // With many rows one block outlasts the reorder window, so ask for the stream 4 KiB ahead; with few, the hardware
+        // streamer is enough and hints cost bandwidth.
+        if constexpr (R >= 6)
+            for (int i = 0; i < L::group; i += 64) prefetch(w + 4096 + i);
+        const uint8_t* q = w + 2 * (L::scales + L::high);
+        DEEPINFER_UNROLL(1)
+        for (int s = 0; s < 2; ++s, q += L::quants, act += R * 40) {
+            const int* a = (const int*)act;
+            const float* dx = (const float*)act + 8 * R;
+            I32 dot[R];
+            FOR_ROWS(r, R) dot[r] = F == WeightLayout::q4_1 ? zero_i32() : set1_i32(a[9 * R + r]);
+            if constexpr (F == WeightLayout::q8_0) {
+                DEEPINFER_UNROLL(8)
+                for (int j = 0; j < 8; ++j) {
+                    const U8 x = load_u8(q + 64 * j);
+                    FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], x, a[j * R + r]);
+                }
+            } else {
+                const U8 h = F == WeightLayout::q5_0 ? load_u8(w + 2 * L::scales + 64 * s) : low4;
+                DEEPINFER_UNROLL(4)
+                for (int j = 0; j < 4; ++j) {
+                    const U8 x = load_u8(q + 64 * j);
+                    U8 lo = and_u8(x, low4), hi = and_u8(shift_right_u8(x, 4), low4);
+                    if constexpr (F == WeightLayout::q5_0) {
+                        lo = or_and_u8(lo, shift_left_u8(h, 4 - j), bit4);
+                        hi = or_and_u8(hi, shift_right_u8(h, j), bit4);
+                    }
+                    FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], lo, a[j * R + r]);
+                    FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], hi, a[(j + 4) * R + r]);
+                }
+            }
+            const F32 dw = load_f16((const uint16_t*)(w + L::scales * s));
+            FOR_ROWS(r, R) acc[r] = fma(to_f32(dot[r]), mul(dw, set1(dx[r])), acc[r]);
+            if constexpr (F == WeightLayout::q4_1) {
+                const F32 m = load_f16((const uint16_t*)(w + L::scales * s + 32));
+                FOR_ROWS(r, R) acc[r] = fma(m, set1(dx[R + r]), acc[r]);
+            }
+        }
+    }
+    FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
+}
+
+// int8 per block of 32: amax / 127, round to nearest even. Non-finite blocks get scale NaN, so the row's outputs are NaN and
+// the request fails visibly instead of silently.
+static void block32_quantize(ActivationLayout layout, const float* x, size_t ldx, int R, int columns, uint8_t* out) {
+    const int blocks = (columns + 63) / 64 * 2;
+    const int offset = layout == ActivationLayout::int8_off8 ? -8 : layout == ActivationLayout::int8_off16 ? -16 : -128;
+    for (int r = 0; r < R; ++r)
+        for (int b = 0; b < blocks; ++b) {
+            uint32_t* rec = (uint32_t*)(out + (size_t)b * (size_t)R * 40);
+            float* helper = (float*)rec;
+            if (b * 32 >= columns) {  // padding to an even number of blocks
+                for (int j = 0; j < 10; ++j) rec[j * R + r] = 0;
+                continue;
+            }
+            const float* v = x + (size_t)r * ldx + b * 32;
+            const F32 v0 = load(v), v1 = load(v + 16);
+            const float top = reduce_max(max(abs(v0), abs(v1)));
+            const float check = reduce_add(sub(add(v0, v1), add(v0, v1)));  // 0, or NaN if anything is not finite
+            const F32 inverse = set1(top > 0 ? 127.f / top : 0.f);
+            const I32 q0 = to_i32(mul(v0, inverse)), q1 = to_i32(mul(v1, inverse));
+            const int sum = reduce_add_i32(add_i32(q0, q1));
+            alignas(16) int8_t q[32];
+            store_i8(q, q0), store_i8(q + 16, q1);
+            for (int j = 0; j < 8; ++j) memcpy(rec + j * R + r, q + 4 * j, 4);
+            const float scale = top / 127.f + check;
+            helper[8 * R + r] = scale;
+            if (layout == ActivationLayout::int8_sum)
+                helper[9 * R + r] = scale * (float)sum;
+            else
+                rec[9 * R + r] = (uint32_t)(sum * offset);
+        }
+}
+
+}  // namespace deepinfer::kernels::DEEPINFER_ISA
