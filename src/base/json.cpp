@@ -8,6 +8,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/quote.h"
+
 namespace deepinfer {
 namespace {
 
@@ -63,10 +65,8 @@ Status check_unique_keys(std::string_view text, std::string_view what, const jso
     json::error_code error;
     parser.write_some(false, text.data(), text.size(), error);
     if (!parser.handler().found) return {};
-    std::string key = parser.handler().repeated;
-    if (key.size() > 200) key = key.substr(0, 200) + "...";
     return Error{ErrorCode::corrupt_data, std::string(what) + ": the key " +
-                                              json::serialize(json::value(key)) +
+                                              quote(parser.handler().repeated) +
                                               " appears twice in one object; keys must be unique"};
 }
 

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/half.h"
+
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
 struct F32 { float v[16]; };
@@ -18,33 +20,8 @@ static inline F32 set1(float x) { F32 r; EACH(16) r.v[i] = x; return r; }
 static inline F32 zero() { return set1(0.f); }
 static inline F32 load(const float* p) { F32 r; memcpy(r.v, p, 64); return r; }
 static inline void store(float* p, F32 x) { memcpy(p, x.v, 64); }
-static inline float half_to_float(uint16_t h) {
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 1023;
-    uint32_t bits = sign | (e == 31 ? 0x7f800000u | m << 13 : (e + 112) << 23 | m << 13);
-    float f;
-    if (e == 0) {  // zero or subnormal: m * 2^-24 is exact
-        f = (float)m * 5.9604644775390625e-8f;
-        return sign ? -f : f;
-    }
-    memcpy(&f, &bits, 4);
-    return f;
-}
-static inline uint16_t float_to_half(float f) {  // round to nearest even
-    uint32_t x;
-    memcpy(&x, &f, 4);
-    const uint32_t sign = x >> 16 & 0x8000, a = x & 0x7fffffff;
-    if (a > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x1ff));  // NaN, made quiet
-    if (a >= 0x47800000) return (uint16_t)(sign | 0x7c00);                     // 2^16 and more, infinity
-    if (a < 0x38800000) {                                                      // below 2^-14: subnormal
-        float g;
-        memcpy(&g, &a, 4);
-        return (uint16_t)(sign | (uint32_t)lrintf(g * 16777216.f));
-    }
-    const uint32_t r = a - 0x38000000 + 0xfff + (a >> 13 & 1);
-    return (uint16_t)(sign | r >> 13);
-}
-static inline F32 load_f16(const uint16_t* p) { F32 r; EACH(16) r.v[i] = half_to_float(p[i]); return r; }
-static inline void store_f16(uint16_t* p, F32 x) { EACH(16) p[i] = float_to_half(x.v[i]); }
+static inline F32 load_f16(const uint16_t* p) { F32 r; EACH(16) r.v[i] = f16_to_f32(p[i]); return r; }
+static inline void store_f16(uint16_t* p, F32 x) { EACH(16) p[i] = f32_to_f16(x.v[i]); }
 static inline F32 load_bf16(const uint16_t* p) {
     F32 r;
     EACH(16) { const uint32_t b = (uint32_t)p[i] << 16; memcpy(&r.v[i], &b, 4); }

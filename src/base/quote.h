@@ -1,0 +1,14 @@
+// Text from outside the program inside messages to people.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace deepinfer {
+
+// `text` in double quotes, safe to print on a terminal and to put into JSON: control characters and invalid
+// UTF-8 are shown as \xNN, quotes and backslashes escaped. Past 100 bytes it is shortened and its length
+// given.
+std::string quote(std::string_view text);
+
+}  // namespace deepinfer

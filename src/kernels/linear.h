@@ -1,0 +1,104 @@
+// y = x W^T for a weight matrix W [outputs, inputs] as a checkpoint stores it.
+//
+// Two ways to compute (Compute):
+//   serve  the format's own kernel where there is one: int8 activations for the quantised formats, one scale per 32 (per 256
+//          for K-quants), float activations for F32/F16/BF16. Formats without a kernel are computed as in f32.
+//   f32    weights as stored, dequantised exactly, activations float32.
+// Either way an output element is one accumulator over k in increasing order: the same bits for any number of rows, threads
+// and instruction set.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/huge_buffer.h"
+#include "base/result.h"
+#include "base/tensor_type.h"
+#include "base/thread_pool.h"
+#include "kernels/kernel_table.h"
+#include "kernels/pack.h"
+
+namespace deepinfer::kernels {
+
+enum class Compute { serve, f32 };
+
+// What every kernel call needs: the threads, the instruction set, scratch memory per thread. One per model, used by one
+// thread at a time.
+class Context {
+  public:
+    Context(ThreadPool& threads, Isa isa)
+        : pool(threads), table(kernel_table(isa)), scratch_(static_cast<size_t>(threads.threads())) {}
+
+    ThreadPool& pool;
+    const KernelTable& table;
+
+    // At least `bytes` of 64-byte aligned memory of this thread's own, contents undefined.
+    uint8_t* scratch(int thread, size_t bytes);
+
+  private:
+    struct Scratch {
+        std::unique_ptr<uint8_t[]> memory;
+        size_t bytes = 0;
+    };
+    std::vector<Scratch> scratch_;
+};
+
+// A view of a stored matrix: `rows` rows of `columns` values, contiguous.
+struct MatrixView {
+    TensorType type = TensorType::f32;
+    int64_t rows = 0, columns = 0;
+    std::span<const std::byte> data;
+};
+
+// Rows of activations [rows][columns] together with the quantised forms that the kernels asked for so far. Valid while the
+// float rows are unchanged; reset() after changing them.
+class Activations {
+  public:
+    void reset(const float* x, int rows, int columns);
+    // The form for this layout, made on first use (in parallel for many rows).
+    const ActivationTiles& form(Context& context, ActivationLayout layout);
+
+    const float* data() const { return x_; }
+    int rows() const { return rows_; }
+    int columns() const { return columns_; }
+
+  private:
+    struct Form {
+        bool ready = false;
+        std::vector<int> first_row;
+        std::vector<uint8_t> bytes;
+        ActivationTiles tiles;
+    };
+    const float* x_ = nullptr;
+    int rows_ = 0, columns_ = 0;
+    Form forms_[activation_layouts];
+};
+
+class Linear {
+  public:
+    // Takes over the matrix: packed into `memory` (packed_bytes() long, zeroed, 64-byte aligned) if there is a kernel for it,
+    // else only referenced, so that `view.data` must stay mapped. Requires columns % 16 == 0.
+    static size_t packed_bytes(const MatrixView& view, Compute compute);
+    Linear() = default;
+    Linear(Context& context, const MatrixView& view, Compute compute, uint8_t* memory);
+
+    // y[r * ldy + o], r over the rows of x, o over outputs().
+    void forward(Context& context, Activations& x, float* y, size_t ldy) const;
+
+    int outputs() const { return outputs_; }
+    int columns() const { return columns_; }
+    bool references_checkpoint() const { return packed_ == nullptr; }
+
+  private:
+    void forward_packed(Context& context, Activations& x, float* y, size_t ldy) const;
+    void forward_dequantised(Context& context, Activations& x, float* y, size_t ldy) const;
+
+    int outputs_ = 0, columns_ = 0;
+    WeightLayout layout_ = WeightLayout::f32;
+    const uint8_t* packed_ = nullptr;
+    MatrixView rows_;  // used when not packed
+};
+
+}  // namespace deepinfer::kernels

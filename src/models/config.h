@@ -1,0 +1,33 @@
+// Hyperparameters of a dense decoder, read from GGUF metadata or a Hugging Face config.json and checked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "models/rope.h"
+
+namespace deepinfer::models {
+
+struct DecoderConfig {
+    std::string architecture;  // "llama", "qwen2", "qwen3", "gemma3"
+    int layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0, vocabulary = 0, context = 0;
+    float norm_eps = 1e-5f;
+    float attention_scale = 0;  // of q k^T
+    RopeConfig rope;
+    bool tied_embeddings = false;
+
+    // Gemma 3: some layers see a window only, and have a rotary embedding of their own.
+    int sliding_window = 0;
+    std::vector<bool> local_layers;  // empty: none
+    RopeConfig local_rope;
+
+    // Safetensors of Gemma store norm weights minus one; GGUF files store them complete.
+    bool norm_weights_minus_one = false;
+};
+
+Result<DecoderConfig> read_config(const checkpoint::Checkpoint& checkpoint);
+
+}  // namespace deepinfer::models
