@@ -1,29 +1,36 @@
 #include "base/quote.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace deepinfer {
 namespace {
 
-// Length of the valid UTF-8 sequence of printable text at the start of `text`, or 0.
-size_t printable_sequence(std::string_view text) {
+// Length of the valid UTF-8 sequence at the start of `text`, which is not empty; 0 if there is none.
+size_t utf8_sequence(std::string_view text) {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
     const unsigned char first = byte(0);
-    if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
-    const size_t length = first >= 0xc2 && first < 0xe0   ? 2
-                          : first >= 0xe0 && first < 0xf0 ? 3
-                          : first >= 0xf0 && first < 0xf5 ? 4
-                                                          : 0;
+    if (first < 0x80) return 1;
+    size_t length = 0;
+    if (first >= 0xc2 && first < 0xe0) length = 2;
+    if (first >= 0xe0 && first < 0xf0) length = 3;
+    if (first >= 0xf0 && first < 0xf5) length = 4;
     if (length == 0 || text.size() < length) return 0;
     for (size_t i = 1; i < length; ++i) {
         if ((byte(i) & 0xc0) != 0x80) return 0;
     }
-    // Overlong forms, surrogates, beyond U+10FFFF, and the C1 control characters, which terminals obey.
-    if ((first == 0xc2 && byte(1) < 0xa0) || (first == 0xe0 && byte(1) < 0xa0) ||
-        (first == 0xed && byte(1) > 0x9f) || (first == 0xf0 && byte(1) < 0x90) ||
-        (first == 0xf4 && byte(1) > 0x8f))
+    // Overlong forms, surrogates, beyond U+10FFFF.
+    if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
+        (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f))
         return 0;
     return length;
+}
+
+// Control characters of ASCII and of Latin-1 (U+0080 to U+009F), which terminals obey.
+bool is_control(std::string_view sequence) {
+    const auto first = static_cast<unsigned char>(sequence[0]);
+    if (sequence.size() == 1) return first < 0x20 || first == 0x7f;
+    return first == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;
 }
 
 }  // namespace
@@ -36,18 +43,30 @@ std::string quote(std::string_view text) {
             out += "...\" (" + std::to_string(text.size()) + " bytes)";
             return out;
         }
-        if (const size_t length = printable_sequence(text.substr(i)); length > 0) {
-            if (text[i] == '"' || text[i] == '\\') out += '\\';
-            out += text.substr(i, length);
-            i += length;
-        } else {
+        const std::string_view sequence = text.substr(i, utf8_sequence(text.substr(i)));
+        if (sequence.empty() || is_control(sequence)) {
             char escape[8];
             std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned char>(text[i]));
             out += escape;
             ++i;
+            continue;
         }
+        if (text[i] == '"' || text[i] == '\\') out += '\\';
+        out += sequence;
+        i += sequence.size();
     }
     return out + "\"";
+}
+
+std::string to_valid_utf8(std::string_view text) {
+    std::string out;
+    out.reserve(text.size());
+    for (size_t i = 0; i < text.size();) {
+        const std::string_view sequence = text.substr(i, utf8_sequence(text.substr(i)));
+        out += sequence.empty() ? std::string_view("\xef\xbf\xbd") : sequence;
+        i += std::max<size_t>(sequence.size(), 1);
+    }
+    return out;
 }
 
 }  // namespace deepinfer

@@ -6,9 +6,11 @@
 
 namespace deepinfer {
 
-// `text` in double quotes, safe to print on a terminal and to put into JSON: control characters and invalid
-// UTF-8 are shown as \xNN, quotes and backslashes escaped. Past 100 bytes it is shortened and its length
-// given.
+// `text` in double quotes, safe to print on a terminal: control characters and invalid UTF-8 are shown as
+// \xNN, quotes and backslashes escaped. Past 100 bytes it is shortened and its length given.
 std::string quote(std::string_view text);
+
+// `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD: fit for JSON.
+std::string to_valid_utf8(std::string_view text);
 
 }  // namespace deepinfer

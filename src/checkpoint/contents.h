@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/quote.h"
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 
@@ -40,10 +41,6 @@ Result<size_t> tensor_bytes(std::string_view name, TensorType type, std::span<co
 
 // Checks that no two tensors share bytes. Reorders nothing; all data spans must lie in one file.
 Status check_no_overlap(std::span<const Tensor> tensors, std::string_view file);
-
-// Text from a file, safe to print: in double quotes, control characters and invalid UTF-8 escaped, shortened
-// past 100 bytes.
-std::string quote(std::string_view text);
 
 // An Error of kind corrupt_data, "file: message".
 Error corrupt(std::string_view file, std::string_view message);
