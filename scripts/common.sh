@@ -51,17 +51,21 @@ parallel_jobs() {
 
 # configure PRESET [CMAKE ARGUMENTS…]: does nothing in a build folder that is already configured this way.
 configure() {
-    local preset=$1 log=$LOGS/configure-$1.log stamp=$ROOT/build/$1/.configured-as
+    local preset=$1 log=$LOGS/configure-$1.log stamp=$ROOT/build/$1/.configured-as wanted
     shift
-    if [ -f "$ROOT/build/$preset/build.ninja" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$*" ]; then return 0; fi
+    # CMake itself notices changed lists, but neither changed presets nor changed defaults of options.
+    wanted=$(printf '%s\n' "$*" && cat "$ROOT/CMakePresets.json" "$ROOT/cmake/options.cmake" | sha256sum)
+    if [ -f "$ROOT/build/$preset/build.ninja" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return 0; fi
     mkdir -p "$LOGS"
     say "Configuring build/$preset"
-    if ! cmake -S "$ROOT" --preset "$preset" "$@" >"$log" 2>&1; then
+    if ! cmake -S "$ROOT" --preset "$preset" --fresh "$@" >"$log" 2>&1; then
         grep -v '^-- ' "$log" | tail -n 40 >&2 || true
         die "cmake failed; the whole log is $log"
     fi
-    printf '%s' "$*" >"$stamp"
+    printf '%s\n' "$wanted" >"$stamp"
 }
+# The arguments that configure got for this preset last.
+configured_as() { head -n 1 "$ROOT/build/$1/.configured-as" 2>/dev/null || true; }
 
 # build PRESET [TARGETS…]: builds quietly; on failure shows the first error.
 build() {
