@@ -108,7 +108,7 @@ void check_fields(const Fields& fields, Endpoint endpoint) {
         if (member.value().is_null() || field->use != FieldUse::neutral_only) continue;
         if (!field->is_neutral(member.value())) {
             std::string message = quoted(name) + " is not supported with this value.";
-            if (!field->advice.empty()) message += " " + std::string(field->advice);
+            if (!field->advice.empty()) message.append(" ").append(field->advice);
             fail(name, std::move(message), "unsupported_parameter");
         }
     }

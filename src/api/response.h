@@ -17,9 +17,9 @@ enum class Dialect { chat, completions };
 
 struct ResponseHeader {
     Dialect dialect = Dialect::chat;
-    std::string id;       // "chatcmpl-…", "cmpl-…"
+    std::string id = {};  // "chatcmpl-…", "cmpl-…"
     int64_t created = 0;  // Unix seconds
-    std::string model;
+    std::string model = {};
 };
 
 struct Usage {
@@ -42,9 +42,9 @@ struct TokenLogprobs {
 // New text of one choice. The finish reason is empty until its last one.
 struct ChoiceDelta {
     int32_t index = 0;
-    std::string text;
-    std::optional<std::vector<TokenLogprobs>> logprobs;  // set if the request asked for them
-    std::string finish_reason;                           // "stop", "length"
+    std::string text = {};
+    std::optional<std::vector<TokenLogprobs>> logprobs = std::nullopt;  // set if the request asked for them
+    std::string finish_reason = {};                                     // "stop", "length"
 };
 
 // One whole answer; the choices hold complete texts.

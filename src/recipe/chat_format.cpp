@@ -207,15 +207,12 @@ Result<std::vector<TokenId>> ChatFormat::encode(const Conversation& conversation
                                                 const PromptOptions& options) const {
     Result<Rendered> rendered = render_marked(conversation, options);
     if (!rendered) return std::move(rendered).error();
-    std::vector<TokenId> tokens;
-    for (const Piece& piece : marks_.split(rendered->text, rendered->mark)) {
-        if (piece.token >= 0) {
-            tokens.push_back(piece.token);
-        } else {
-            const std::vector<TokenId> encoded = tokenizer_.encode(piece.text, tokenizer::Special::as_text);
-            tokens.insert(tokens.end(), encoded.begin(), encoded.end());
-        }
-    }
+    const std::vector<Piece> pieces = marks_.split(rendered->text, rendered->mark);
+    std::vector<tokenizer::TextPart> parts;
+    for (const Piece& piece : pieces)
+        parts.push_back(
+            {piece.text, piece.token >= 0 ? tokenizer::Special::parse : tokenizer::Special::as_text});
+    std::vector<TokenId> tokens = tokenizer_.encode_parts(parts);
     // The template may write BOS, or leave it to the tokenizer, or both may.
     if (const std::optional<TokenId> bos = tokenizer_.bos()) {
         size_t leading = 0;

@@ -48,6 +48,7 @@ TextStream::TextStream(const tokenizer::Tokenizer& tokenizer, std::vector<std::s
 
 std::string TextStream::pass(std::string text) {
     decoded_bytes_ += text.size();
+    for (const char c : text) decoded_characters_ += (c & 0xC0) != 0x80;
     std::string out = matcher_.push(text);
     emitted_bytes_ += out.size();
     return out;

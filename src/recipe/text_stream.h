@@ -49,8 +49,9 @@ class TextStream {
     bool stopped() const { return matcher_.stopped(); }
     std::string_view stop() const { return matcher_.stop(); }
 
-    // Bytes of all text so far, held back or not; and of the text given out.
+    // Size of all text so far, held back or not; and of the text given out.
     size_t decoded_bytes() const { return decoded_bytes_; }
+    size_t decoded_characters() const { return decoded_characters_; }
     size_t emitted_bytes() const { return emitted_bytes_; }
 
   private:
@@ -59,6 +60,7 @@ class TextStream {
     tokenizer::StreamDecoder decoder_;
     StopMatcher matcher_;
     size_t decoded_bytes_ = 0;
+    size_t decoded_characters_ = 0;
     size_t emitted_bytes_ = 0;
 };
 

@@ -1,0 +1,294 @@
+#include "server/generation.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <mutex>
+#include <utility>
+#include <variant>
+
+#include "recipe/text_stream.h"
+
+namespace deepinfer::server {
+namespace {
+
+double seconds(Generation::Clock::duration duration) {
+    return std::chrono::duration<double>(duration).count();
+}
+
+void append_event(std::string& events, std::string_view data) {
+    events.append("data: ").append(data).append("\n\n");
+}
+
+}  // namespace
+
+struct Generation::Mailbox {
+    struct Item {
+        size_t choice = 0;
+        std::variant<engine::SampledToken, engine::Finish> event;
+    };
+
+    void put(Item item) {
+        const std::lock_guard lock(mutex);
+        if (!wake) return;
+        items.push_back(std::move(item));
+        // The reader takes everything at once, so only the first item is news, and a backlog past the limit.
+        // Under the lock, so that after close() no wake is on its way.
+        if (items.size() == 1 || items.size() == max_backlog) wake();
+    }
+    std::vector<Item> take() {
+        const std::lock_guard lock(mutex);
+        return std::exchange(items, {});
+    }
+    void close() {
+        const std::lock_guard lock(mutex);
+        wake = nullptr;
+        items.clear();
+    }
+
+    std::mutex mutex;
+    std::vector<Item> items;
+    size_t max_backlog = 0;
+    Wake wake;
+};
+
+struct Generation::Choice {
+    Choice(int32_t choice_index, const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops)
+        : index(choice_index), stream(tokenizer, std::move(stops)) {}
+
+    struct PendingLogprobs {
+        api::TokenLogprobs entry;
+        size_t begin = 0, end = 0;  // of the token's text, in bytes
+    };
+
+    int32_t index;
+    recipe::TextStream stream;
+    engine::RequestId request = 0;
+    bool submitted = false;
+    bool text_ended = false;  // no more text will come
+    bool finish_sent = false;
+    bool request_ended = false;
+    bool role_sent = false;
+    std::string fresh;  // text not yet given out; when not streaming, all of it
+    std::string finish_reason;
+    std::deque<PendingLogprobs> pending_logprobs;  // whose text is still held back
+    std::vector<api::TokenLogprobs> fresh_logprobs;
+    int64_t tokens = 0;
+    Clock::time_point last_token{};
+};
+
+api::Outcome<std::unique_ptr<Generation>> Generation::start(std::shared_ptr<const ServedModel> model,
+                                                            GenerationRequest request, Metrics& metrics,
+                                                            Wake wake) {
+    std::vector<std::vector<TokenId>> prompts = std::move(request.prompts);
+    std::string tenant = std::move(request.tenant);
+    std::unique_ptr<Generation> generation(
+        new Generation(std::move(model), std::move(request), prompts.size(), metrics, std::move(wake)));
+    if (api::Outcome<bool> submitted = generation->submit(std::move(prompts), std::move(tenant)); !submitted)
+        return submitted.error();
+    return generation;
+}
+
+Generation::Generation(std::shared_ptr<const ServedModel> model, GenerationRequest request, size_t choices,
+                       Metrics& metrics, Wake wake)
+    : model_(std::move(model)),
+      header_(std::move(request.header)),
+      options_(std::move(request.options)),
+      metrics_(metrics),
+      mailbox_(std::make_shared<Mailbox>()) {
+    mailbox_->wake = std::move(wake);
+    mailbox_->max_backlog = request.max_backlog_tokens;
+    for (size_t i = 0; i < choices; ++i) {
+        choices_.emplace_back(static_cast<int32_t>(i), *model_->tokenizer, options_.stop);
+        if (!request.echoes.empty()) choices_.back().fresh = std::move(request.echoes[i]);
+    }
+    metrics_.active_generations.fetch_add(1);
+}
+
+Generation::~Generation() {
+    mailbox_->close();
+    for (const Choice& choice : choices_)
+        if (choice.submitted && !choice.request_ended) model_->engine->cancel(choice.request);
+    if (running_ > 0) (metrics_.*reason_).fetch_add(running_);
+    metrics_.active_generations.fetch_sub(1);
+}
+
+api::Outcome<bool> Generation::submit(std::vector<std::vector<TokenId>> prompts, std::string tenant) {
+    const auto context = static_cast<size_t>(model_->engine->context_length());
+    for (size_t i = 0; i < prompts.size(); ++i) {
+        const size_t room = context > prompts[i].size() ? context - prompts[i].size() : 0;
+        if (room == 0) return api::context_length_exceeded(prompts[i].size(), context);
+        engine::Request request{
+            .prompt = std::move(prompts[i]), .sampling = options_.sampling, .tenant = tenant};
+        request.sampling.seed = options_.seed.value_or(0);
+        request.sampling.max_tokens = static_cast<int32_t>(std::min<int64_t>(
+            options_.max_tokens.value_or(std::numeric_limits<int32_t>::max()), static_cast<int64_t>(room)));
+        usage_.prompt_tokens += static_cast<int64_t>(request.prompt.size());
+        metrics_.request_prompt_tokens.record(static_cast<double>(request.prompt.size()));
+        engine::Listener listener;
+        listener.on_token = [box = mailbox_, i](const engine::SampledToken& token) { box->put({i, token}); };
+        listener.on_finish = [box = mailbox_, i](const engine::Finish& finish) { box->put({i, finish}); };
+        Result<engine::RequestId> id = model_->engine->submit(std::move(request), std::move(listener));
+        if (!id) {
+            running_ = 0;  // nobody gave up: the request was refused
+            return api::from_error(id.error());
+        }
+        choices_[i].request = *id;
+        choices_[i].submitted = true;
+        ++running_;
+    }
+    return true;
+}
+
+size_t Generation::backlog() const {
+    const std::lock_guard lock(mailbox_->mutex);
+    return mailbox_->items.size();
+}
+
+api::TokenLogprobs Generation::describe(const engine::SampledToken& token, size_t text_offset) const {
+    const auto text = [&](TokenId id, float logprob) {
+        return api::TokenText{model_->tokenizer->token_bytes(id, true), logprob};
+    };
+    api::TokenLogprobs result{.token = text(token.token, token.logprob),
+                              .top = {},
+                              .text_offset = static_cast<int64_t>(text_offset)};
+    for (const engine::TokenLogprob& alternative : token.top_logprobs)
+        result.top.push_back(text(alternative.token, alternative.logprob));
+    return result;
+}
+
+// Logprobs go out with the text of their token, so that tokens of a stop string, which is not part of the
+// answer, are not reported either.
+void Generation::release_logprobs(Choice& choice, bool all) {
+    const size_t emitted = choice.stream.emitted_bytes();
+    while (!choice.pending_logprobs.empty()) {
+        Choice::PendingLogprobs& first = choice.pending_logprobs.front();
+        const bool visible = choice.stream.stopped() ? first.begin < emitted : all || first.end <= emitted;
+        if (!visible) break;
+        choice.fresh_logprobs.push_back(std::move(first.entry));
+        choice.pending_logprobs.pop_front();
+    }
+    if (choice.text_ended) choice.pending_logprobs.clear();
+}
+
+void Generation::end_text(Choice& choice, std::string reason) {
+    choice.text_ended = true;
+    choice.finish_reason = std::move(reason);
+    release_logprobs(choice, true);
+}
+
+void Generation::record_token_time(Choice& choice) {
+    const Clock::time_point now = Clock::now();
+    if (choice.tokens == 0)
+        metrics_.time_to_first_token.record(seconds(now - start_));
+    else
+        metrics_.inter_token_latency.record(seconds(now - choice.last_token));
+    choice.last_token = now;
+}
+
+void Generation::take_token(Choice& choice, const engine::SampledToken& token) {
+    if (choice.text_ended) return;
+    record_token_time(choice);
+    ++choice.tokens;
+    const size_t begin = choice.stream.decoded_bytes();
+    const size_t offset = choice.stream.decoded_characters();
+    choice.fresh += choice.stream.push(token.token);
+    if (options_.sampling.top_logprobs >= 0) {
+        choice.pending_logprobs.push_back({describe(token, offset), begin, choice.stream.decoded_bytes()});
+        release_logprobs(choice, false);
+    }
+    if (choice.stream.stopped()) {
+        end_text(choice, "stop");
+        model_->engine->cancel(choice.request);
+    }
+}
+
+void Generation::take_finish(Choice& choice, const engine::Finish& finish) {
+    choice.request_ended = true;
+    --running_;
+    usage_.completion_tokens += choice.tokens;
+    usage_.cached_tokens += finish.cached_tokens;
+    metrics_.prefix_cache_queries.fetch_add(static_cast<uint64_t>(finish.prompt_tokens));
+    metrics_.prefix_cache_hits.fetch_add(static_cast<uint64_t>(finish.cached_tokens));
+    if (!choice.text_ended) {
+        switch (finish.reason) {
+            case engine::FinishReason::stop:
+            case engine::FinishReason::length:
+                choice.fresh += choice.stream.finish();
+                end_text(choice, choice.stream.stopped() ? "stop" : api::finish_reason_name(finish.reason));
+                break;
+            case engine::FinishReason::cancelled:
+                metrics_.cancelled_shutdown.fetch_add(1);
+                error_ = api::unavailable("The server ended this request, since it is shutting down.");
+                return;
+            case engine::FinishReason::error:
+                metrics_.failed.fetch_add(1);
+                error_ = api::from_error(finish.error);
+                if (error_->status < 500) error_->status = 500;
+                return;
+        }
+    }
+    (choice.finish_reason == "length" ? metrics_.finished_length : metrics_.finished_stop).fetch_add(1);
+    metrics_.request_latency.record(seconds(Clock::now() - start_));
+    metrics_.request_generation_tokens.record(static_cast<double>(choice.tokens));
+}
+
+bool Generation::poll(std::string& events) {
+    if (ended_) return true;
+    for (Mailbox::Item& item : mailbox_->take()) {
+        Choice& choice = choices_[item.choice];
+        if (const auto* token = std::get_if<engine::SampledToken>(&item.event))
+            take_token(choice, *token);
+        else
+            take_finish(choice, std::get<engine::Finish>(item.event));
+        if (error_) break;
+    }
+    if (options_.stream)
+        for (Choice& choice : choices_) flush(choice, events);
+    ended_ = error_ || running_ == 0;
+    if (ended_ && options_.stream) close(events);
+    return ended_;
+}
+
+// Events for what is new in a choice. Tokens that arrived together share a chunk.
+void Generation::flush(Choice& choice, std::string& events) {
+    const bool ends = choice.text_ended && !choice.finish_sent;
+    if (choice.fresh.empty() && choice.fresh_logprobs.empty() && !ends) return;
+    if (header_.dialect == api::Dialect::chat && !std::exchange(choice.role_sent, true))
+        append_event(events, api::role_chunk(header_, choice.index, options_.include_usage));
+    api::ChoiceDelta delta{.index = choice.index, .text = std::exchange(choice.fresh, {})};
+    if (options_.sampling.top_logprobs >= 0 && !choice.fresh_logprobs.empty())
+        delta.logprobs = std::exchange(choice.fresh_logprobs, {});
+    if (header_.dialect == api::Dialect::chat && ends && (!delta.text.empty() || delta.logprobs)) {
+        append_event(events, api::delta_chunk(header_, delta, options_.include_usage));
+        delta = {.index = choice.index};
+    }
+    if (ends) {
+        delta.finish_reason = choice.finish_reason;
+        choice.finish_sent = true;
+    }
+    append_event(events, api::delta_chunk(header_, delta, options_.include_usage));
+}
+
+void Generation::close(std::string& events) {
+    if (error_) {
+        append_event(events, api::to_json(*error_));
+        return;
+    }
+    if (options_.include_usage) append_event(events, api::usage_chunk(header_, usage_));
+    append_event(events, "[DONE]");
+}
+
+HttpResponse Generation::response() const {
+    if (error_) return error_response(*error_);
+    std::vector<api::ChoiceDelta> answers;
+    for (const Choice& choice : choices_) {
+        api::ChoiceDelta answer{
+            .index = choice.index, .text = choice.fresh, .finish_reason = choice.finish_reason};
+        if (options_.sampling.top_logprobs >= 0) answer.logprobs = choice.fresh_logprobs;
+        answers.push_back(std::move(answer));
+    }
+    return {.body = api::response_body(header_, answers, usage_)};
+}
+
+}  // namespace deepinfer::server

@@ -1,0 +1,126 @@
+#include "server/metrics.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdio>
+#include <initializer_list>
+#include <utility>
+
+namespace deepinfer::server {
+namespace {
+
+constexpr double latency_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+                                     2.5,   5,      10,    20,   40,    80,   160, 320,  640, 1280};
+constexpr double token_bounds[] = {1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
+                                   2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000};
+
+std::string number(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9g", value);
+    return text;
+}
+
+void head(std::string& out, const char* name, const char* help, const char* type) {
+    out.append("# HELP deepinfer_").append(name).append(" ").append(help).append("\n");
+    out.append("# TYPE deepinfer_").append(name).append(" ").append(type).append("\n");
+}
+
+void sample(std::string& out, const char* name, const std::string& labels, double value) {
+    out.append("deepinfer_").append(name).append(labels).append(" ").append(number(value)).append("\n");
+}
+
+void gauge(std::string& out, const char* name, const char* help, double value) {
+    head(out, name, help, "gauge");
+    sample(out, name, "", value);
+}
+
+void counter(std::string& out, const char* name, const char* help, uint64_t value) {
+    head(out, name, help, "counter");
+    sample(out, name, "", static_cast<double>(value));
+}
+
+void counters(std::string& out, const char* name, const char* help, const char* label,
+              std::initializer_list<std::pair<const char*, uint64_t>> values) {
+    head(out, name, help, "counter");
+    for (const auto& [word, value] : values) {
+        std::string labels("{");
+        labels.append(label).append("=\"").append(word).append("\"}");
+        sample(out, name, labels, static_cast<double>(value));
+    }
+}
+
+}  // namespace
+
+void Histogram::record(double value) {
+    const size_t bucket =
+        static_cast<size_t>(std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin());
+    counts_[bucket].fetch_add(1, std::memory_order_relaxed);
+    sum_.fetch_add(value, std::memory_order_relaxed);
+}
+
+void Histogram::print(std::string& out, const char* name, const char* help) const {
+    head(out, name, help, "histogram");
+    const std::string base(name);
+    uint64_t total = 0;
+    for (size_t i = 0; i <= bounds_.size(); ++i) {
+        total += counts_[i].load(std::memory_order_relaxed);
+        const std::string bound = i < bounds_.size() ? number(bounds_[i]) : "+Inf";
+        std::string labels("{le=\"");
+        labels.append(bound).append("\"}");
+        sample(out, (base + "_bucket").c_str(), labels, static_cast<double>(total));
+    }
+    sample(out, (base + "_sum").c_str(), "", sum_.load(std::memory_order_relaxed));
+    sample(out, (base + "_count").c_str(), "", static_cast<double>(total));
+}
+
+Metrics::Metrics()
+    : time_to_first_token(latency_bounds),
+      inter_token_latency(latency_bounds),
+      request_latency(latency_bounds),
+      request_prompt_tokens(token_bounds),
+      request_generation_tokens(token_bounds) {
+    static_assert(std::size(latency_bounds) <= 24 && std::size(token_bounds) <= 24);
+}
+
+std::string Metrics::print(const engine::Engine* engine) const {
+    std::string out;
+    if (engine) {
+        const engine::EngineStats stats = engine->stats();
+        gauge(out, "num_requests_running", "Requests being computed.", stats.running);
+        gauge(out, "num_requests_waiting", "Requests in the queue.", stats.waiting);
+        const int used = stats.blocks_total - stats.blocks_free;
+        gauge(out, "kv_cache_usage_perc", "Share of KV cache blocks in use, 0 to 1.",
+              stats.blocks_total > 0 ? static_cast<double>(used) / stats.blocks_total : 0);
+        gauge(out, "kv_cache_blocks", "KV cache blocks.", stats.blocks_total);
+        counter(out, "prompt_tokens_total", "Prompt tokens processed.", stats.prompt_tokens_total);
+        counter(out, "generation_tokens_total", "Tokens generated.", stats.generated_tokens_total);
+        counter(out, "num_preemptions_total", "Requests put back into the queue to free memory.",
+                stats.preemptions_total);
+        counter(out, "requests_rejected_total",
+                "Requests refused by the engine, for example since its queue was full.",
+                stats.rejected_total);
+        counter(out, "engine_steps_total", "Batches computed.", stats.steps_total);
+    }
+    counters(out, "request_success_total", "Requests answered, by the reason they ended.", "finished_reason",
+             {{"stop", finished_stop}, {"length", finished_length}});
+    counter(out, "request_failure_total", "Requests that ended in an error of the engine.", failed);
+    counters(out, "requests_cancelled_total", "Requests given up, by reason.", "reason",
+             {{"disconnect", cancelled_disconnect},
+              {"slow_reader", cancelled_slow_reader},
+              {"shutdown", cancelled_shutdown}});
+    counter(out, "prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+            prefix_cache_queries);
+    counter(out, "prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", prefix_cache_hits);
+    time_to_first_token.print(out, "time_to_first_token_seconds", "From the request to its first token.");
+    inter_token_latency.print(out, "inter_token_latency_seconds", "Between tokens of one answer.");
+    request_latency.print(out, "e2e_request_latency_seconds", "From the request to its last token.");
+    request_prompt_tokens.print(out, "request_prompt_tokens", "Prompt tokens of a request.");
+    request_generation_tokens.print(out, "request_generation_tokens", "Generated tokens of a request.");
+    counters(out, "http_responses_total", "HTTP responses, by class of status.", "class",
+             {{"2xx", responses[2]}, {"4xx", responses[4]}, {"5xx", responses[5]}});
+    counter(out, "http_connections_total", "Connections accepted.", connections_total);
+    gauge(out, "http_connections", "Connections open.", static_cast<double>(connections.load()));
+    return out;
+}
+
+}  // namespace deepinfer::server

@@ -1,0 +1,201 @@
+// An engine for tests: plays what a script says for each request, at a chosen pace, and counts what happens.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "engine/engine.h"
+
+namespace deepinfer::testing {
+
+class ScriptedEngine : public engine::Engine {
+  public:
+    struct Answer {
+        std::vector<TokenId> tokens;
+        engine::FinishReason end = engine::FinishReason::stop;  // once the tokens are played
+        std::chrono::milliseconds prefill{0};
+        std::chrono::milliseconds per_token{0};
+        int32_t cached_tokens = 0;
+    };
+    using Script = std::function<Answer(const engine::Request&)>;
+
+    struct Options {
+        int32_t context_length = 4096;
+        int32_t vocabulary_size = 261;
+        size_t max_running = 128;
+        size_t max_queue = 1024;
+    };
+
+    ScriptedEngine(Options options, Script script)
+        : options_(options), script_(std::move(script)), thread_([this] { run(); }) {}
+
+    ~ScriptedEngine() override {
+        {
+            const std::lock_guard lock(mutex_);
+            stopping_ = true;
+        }
+        changed_.notify_all();
+        thread_.join();
+    }
+
+    Result<engine::RequestId> submit(engine::Request request, engine::Listener listener) override {
+        const std::lock_guard lock(mutex_);
+        last_request_ = request;
+        if (request.prompt.empty()) return Error{ErrorCode::invalid_argument, "the prompt is empty"};
+        for (const TokenId token : request.prompt)
+            if (token < 0 || token >= options_.vocabulary_size)
+                return Error{ErrorCode::invalid_argument, "token out of vocabulary"};
+        if (waiting_.size() >= options_.max_queue) {
+            ++stats_.rejected_total;
+            return Error{ErrorCode::resource_exhausted, "the queue is full"};
+        }
+        const engine::RequestId id = next_id_++;
+        Job job{id, std::move(request), std::move(listener), {}, 0, Clock::now()};
+        job.answer = script_(job.request);
+        waiting_.push_back(std::move(job));
+        changed_.notify_all();
+        return id;
+    }
+
+    void cancel(engine::RequestId id) override {
+        const std::lock_guard lock(mutex_);
+        cancelled_.insert(id);
+        changed_.notify_all();
+    }
+
+    engine::EngineStats stats() const override {
+        const std::lock_guard lock(mutex_);
+        engine::EngineStats stats = stats_;
+        stats.running = static_cast<int32_t>(running_.size());
+        stats.waiting = static_cast<int32_t>(waiting_.size());
+        stats.blocks_total = 1000;
+        stats.blocks_free = 1000 - stats.running;
+        return stats;
+    }
+    int32_t context_length() const override { return options_.context_length; }
+    int32_t vocabulary_size() const override { return options_.vocabulary_size; }
+
+    engine::Request last_request() const {
+        const std::lock_guard lock(mutex_);
+        return last_request_;
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    struct Job {
+        engine::RequestId id;
+        engine::Request request;
+        engine::Listener listener;
+        Answer answer;
+        size_t played;
+        Clock::time_point next;
+    };
+
+    void run() {
+        std::unique_lock lock(mutex_);
+        while (!stopping_ || !waiting_.empty() || !running_.empty()) {
+            std::vector<std::function<void()>> calls;
+            step(calls);
+            if (!calls.empty()) {
+                lock.unlock();
+                for (const auto& call : calls) call();
+                lock.lock();
+                continue;
+            }
+            Clock::time_point next = Clock::now() + std::chrono::seconds(1);
+            for (const Job& job : running_) next = std::min(next, job.next);
+            if (stopping_ && waiting_.empty() && running_.empty()) break;
+            changed_.wait_until(lock, next);
+        }
+    }
+
+    void step(std::vector<std::function<void()>>& calls) {
+        for (auto job = waiting_.begin(); job != waiting_.end();) {
+            if (stopping_ || cancelled_.contains(job->id)) {
+                finish(*job, engine::FinishReason::cancelled, calls);
+                job = waiting_.erase(job);
+            } else if (running_.size() < options_.max_running) {
+                job->next = Clock::now() + job->answer.prefill;
+                stats_.prompt_tokens_total += job->request.prompt.size();
+                running_.push_back(std::move(*job));
+                job = waiting_.erase(job);
+            } else {
+                ++job;
+            }
+        }
+        const Clock::time_point now = Clock::now();
+        for (auto job = running_.begin(); job != running_.end();) {
+            if (stopping_ || cancelled_.contains(job->id)) {
+                finish(*job, engine::FinishReason::cancelled, calls);
+                job = running_.erase(job);
+                continue;
+            }
+            if (job->next > now) {
+                ++job;
+                continue;
+            }
+            const bool full = static_cast<int32_t>(job->played) >= job->request.sampling.max_tokens;
+            if (full || job->played == job->answer.tokens.size()) {
+                finish(*job, full ? engine::FinishReason::length : job->answer.end, calls);
+                job = running_.erase(job);
+                continue;
+            }
+            engine::SampledToken token{.token = job->answer.tokens[job->played++]};
+            if (job->request.sampling.top_logprobs >= 0) {
+                token.logprob = -0.5f;
+                for (int32_t i = 0; i < job->request.sampling.top_logprobs; ++i)
+                    token.top_logprobs.push_back(
+                        {(token.token + i) % options_.vocabulary_size, -0.5f - static_cast<float>(i)});
+            }
+            ++stats_.generated_tokens_total;
+            calls.push_back([listener = job->listener, token] { listener.on_token(token); });
+            job->next = now + job->answer.per_token;
+            ++job;
+        }
+    }
+
+    void finish(const Job& job, engine::FinishReason reason, std::vector<std::function<void()>>& calls) {
+        engine::Finish end{.reason = reason,
+                           .prompt_tokens = static_cast<int32_t>(job.request.prompt.size()),
+                           .cached_tokens = job.answer.cached_tokens,
+                           .completion_tokens = static_cast<int32_t>(job.played),
+                           .error = {ErrorCode::internal, "the scripted engine failed"}};
+        switch (reason) {
+            case engine::FinishReason::stop:
+                ++stats_.finished_stop_total;
+                break;
+            case engine::FinishReason::length:
+                ++stats_.finished_length_total;
+                break;
+            case engine::FinishReason::cancelled:
+                ++stats_.cancelled_total;
+                break;
+            case engine::FinishReason::error:
+                ++stats_.failed_total;
+                break;
+        }
+        cancelled_.erase(job.id);
+        calls.push_back([listener = job.listener, end] { listener.on_finish(end); });
+    }
+
+    const Options options_;
+    const Script script_;
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    bool stopping_ = false;
+    engine::RequestId next_id_ = 1;
+    std::deque<Job> waiting_, running_;
+    std::set<engine::RequestId> cancelled_;
+    engine::EngineStats stats_;
+    engine::Request last_request_;
+    std::thread thread_;
+};
+
+}  // namespace deepinfer::testing
