@@ -27,7 +27,7 @@ inline std::vector<TokenId> bytes_of(std::string_view text) {
 }
 
 struct ModelOptions {
-    ScriptedEngine::Options engine;
+    ScriptedEngine::Options engine = {};
     ScriptedEngine::Script script = [](const engine::Request&) {
         return ScriptedEngine::Answer{.tokens = bytes_of("Hello, world!")};
     };

@@ -147,7 +147,8 @@ class ScriptedEngine : public engine::Engine {
                 job = running_.erase(job);
                 continue;
             }
-            engine::SampledToken token{.token = job->answer.tokens[job->played++]};
+            engine::SampledToken token;
+            token.token = job->answer.tokens[job->played++];
             if (job->request.sampling.top_logprobs >= 0) {
                 token.logprob = -0.5f;
                 for (int32_t i = 0; i < job->request.sampling.top_logprobs; ++i)
