@@ -35,11 +35,10 @@ bool is_control(std::string_view sequence) {
 
 }  // namespace
 
-std::string quote(std::string_view text) {
-    constexpr size_t kMaxBytes = 100;
+std::string quote(std::string_view text, size_t max_bytes) {
     std::string out = "\"";
     for (size_t i = 0; i < text.size();) {
-        if (i >= kMaxBytes) {
+        if (i >= max_bytes) {
             out += "...\" (" + std::to_string(text.size()) + " bytes)";
             return out;
         }

@@ -87,6 +87,7 @@ struct KernelTable {
     void (*gelu_mul)(const float* gate, const float* up, int n, float* y);              // tanh form
     void (*add)(const float* x, const float* y, int n, float* out);
     void (*scale)(float* x, float factor, int n);
+    void (*exp_scaled)(const float* x, int n, float max, float scale, float* y);  // y = exp((x - max) * scale), x <= max
     int (*argmax)(const float* x, int n);                  // lowest index of the maximum
     float (*log_sum_exp)(const float* x, int n, float max);  // max + log(sum(exp(x - max)))
 };

@@ -11,14 +11,14 @@ Result<BlockPool> BlockPool::create(const Layout& layout, int32_t count) {
     pool.layout_ = layout;
     pool.memory_ = std::move(*memory);
     pool.references_.assign(static_cast<size_t>(count), 0);
-    for (BlockId block = 0; block < count; ++block) pool.free_.push_back(block);
+    for (BlockId block = count; block-- > 0;) pool.free_.push_back(block);
     return pool;
 }
 
 BlockId BlockPool::allocate() {
     if (free_.empty()) return -1;
-    const BlockId block = free_.front();
-    free_.pop_front();
+    const BlockId block = free_.back();
+    free_.pop_back();
     assert(references_[static_cast<size_t>(block)] == 0);
     references_[static_cast<size_t>(block)] = 1;
     return block;

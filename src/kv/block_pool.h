@@ -1,13 +1,12 @@
 // The paged pool of KV blocks: memory for `count` blocks, their reference counts, and the list of free ones.
 //
 // Invariant, checked by the engine whenever it is idle: free + referenced = total. A block is owned by whoever holds a
-// reference; the last release puts it at the end of the free list.
+// reference; the last release frees it. Blocks freed last are handed out first: their memory is warm and already committed.
 //
 // Threads: owned by the engine thread. Kernels write and read the memory of blocks that the engine gave them.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "base/huge_buffer.h"
@@ -36,7 +35,7 @@ class BlockPool {
     Layout layout_;
     HugeBuffer memory_;
     std::vector<int32_t> references_;
-    std::deque<BlockId> free_;
+    std::vector<BlockId> free_;  // a stack
 };
 
 }  // namespace deepinfer::kv

@@ -66,6 +66,18 @@ void store_kv(const float* k, const float* v, int D, int slot, bool f16, uint8_t
 }
 
 // Any n.
+void exp_scaled(const float* x, int n, float top, float factor, float* y) {
+    const F32 m = set1(top), f = set1(factor);
+    int i = 0;
+    for (; i + 16 <= n; i += 16) store(y + i, exp_negative(mul(sub(load(x + i), m), f)));
+    if (i == n) return;
+    alignas(64) float tail[16] = {};
+    for (int j = 0; i + j < n; ++j) tail[j] = x[i + j];
+    store(tail, exp_negative(mul(sub(load(tail), m), f)));
+    for (int j = 0; i + j < n; ++j) y[i + j] = tail[j];
+}
+
+// Any n.
 int argmax(const float* x, int n) {
     F32 top = set1(-__builtin_inff());
     int i = 0;

@@ -17,6 +17,7 @@ void silu_mul(const float* gate, const float* up, int n, float* y);
 void gelu_mul(const float* gate, const float* up, int n, float* y);
 void add_vectors(const float* x, const float* y, int n, float* out);
 void scale_vector(float* x, float factor, int n);
+void exp_scaled(const float* x, int n, float max, float scale, float* y);
 int argmax(const float* x, int n);
 float log_sum_exp(const float* x, int n, float max);
 

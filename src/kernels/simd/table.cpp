@@ -25,6 +25,7 @@ const KernelTable TABLE_NAME(DEEPINFER_ISA) = {
     DEEPINFER_ISA::gelu_mul,
     DEEPINFER_ISA::add_vectors,
     DEEPINFER_ISA::scale_vector,
+    DEEPINFER_ISA::exp_scaled,
     DEEPINFER_ISA::argmax,
     DEEPINFER_ISA::log_sum_exp,
 };

@@ -1,0 +1,57 @@
+// From a path to a running engine: what every command that computes needs.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/local_engine.h"
+#include "kv/block_pool.h"
+#include "models/model.h"
+#include "tokenizer/tokenizer.h"
+
+namespace CLI {
+class App;
+}
+
+namespace deepinfer::cli {
+
+struct LoadOptions {
+    std::filesystem::path model;  // .gguf file, .safetensors file, or folder
+    int threads = 0;              // 0: all processors of this process
+    int context = 0;              // tokens per request; 0: the model's own limit, as far as memory allows
+    int max_running = 64, max_waiting = 1024, max_rows = 512;
+    int64_t kv_memory_mib = 0;    // 0: a quarter of what is available after loading
+    kernels::Compute compute = kernels::Compute::serve;
+    bool need_tokenizer = true;
+    bool quiet = false;           // no progress on stderr
+};
+
+// Adds --model, --threads, --context, ... to a command.
+void add_load_options(CLI::App& command, LoadOptions& options);
+
+// A model in memory, without an engine. Members are destroyed bottom up.
+struct ModelInMemory {
+    std::unique_ptr<checkpoint::Checkpoint> checkpoint;
+    std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // null if there is none and none was needed
+    std::unique_ptr<ThreadPool> pool;
+    std::unique_ptr<models::Model> model;
+    kernels::Isa isa = kernels::Isa::portable;
+    std::string name;  // file name without extension, or the folder's name
+};
+Result<ModelInMemory> load_model_only(const LoadOptions& options);
+
+struct LoadedModel {
+    ModelInMemory memory;
+    std::unique_ptr<kv::BlockPool> blocks;
+    std::unique_ptr<engine::Engine> engine;
+
+    const tokenizer::Tokenizer& tokenizer() const { return *memory.tokenizer; }
+    const std::string& name() const { return memory.name; }
+};
+Result<LoadedModel> load_model(const LoadOptions& options);
+
+}  // namespace deepinfer::cli

@@ -1,0 +1,23 @@
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+
+int main(int argc, char** argv) {
+    CLI::App app("deepinfer: serve language models from CPUs", "deepinfer");
+    app.set_version_flag("--version", DEEPINFER_VERSION);
+    app.require_subcommand(1);
+    deepinfer::cli::ExitStatus exit;
+    deepinfer::cli::add_serve_command(app, exit);
+    deepinfer::cli::add_chat_command(app, exit);
+    deepinfer::cli::add_generate_command(app, exit);
+    deepinfer::cli::add_bench_command(app, exit);
+    deepinfer::cli::add_logits_command(app, exit);
+    deepinfer::cli::add_tokenize_command(app, exit);
+    deepinfer::cli::add_inspect_command(app, exit);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : 2;
+    }
+    return exit.code;
+}

@@ -1,0 +1,184 @@
+// deepinfer serve: load a model and answer HTTP until a signal.
+#include <pthread.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/load_model.h"
+#include "server/server.h"
+
+namespace deepinfer::cli {
+namespace {
+
+struct ServeOptions {
+    LoadOptions load;
+    server::ServerOptions server;
+    std::vector<std::string> api_keys;
+    std::string api_key_file, metrics_key, served_model_name, chat_template_file;
+    int drain_seconds = 30;
+};
+
+// SIGINT and SIGTERM, taken one by one by wait() instead of interrupting somebody.
+class TerminationSignals {
+  public:
+    TerminationSignals() {
+        sigemptyset(&set_);
+        sigaddset(&set_, SIGINT);
+        sigaddset(&set_, SIGTERM);
+        pthread_sigmask(SIG_BLOCK, &set_, nullptr);  // inherited by every thread that starts from now on
+        signal(SIGPIPE, SIG_IGN);
+    }
+    void wait() const {
+        int number = 0;
+        while (sigwait(&set_, &number) != 0) {
+        }
+    }
+
+  private:
+    sigset_t set_;
+};
+
+Result<std::string> read_text_file(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    if (!file || !(text << file.rdbuf())) return Error{ErrorCode::not_found, "cannot read " + path};
+    return std::move(text).str();
+}
+
+Result<server::HandlerOptions> handler_options(const ServeOptions& options) {
+    server::HandlerOptions result = options.server.handler;
+    std::vector<std::string> keys = options.api_keys;
+    if (!options.api_key_file.empty()) {
+        Result<std::vector<std::string>> more = server::read_key_file(options.api_key_file);
+        if (!more) return std::move(more).error();
+        keys.insert(keys.end(), more->begin(), more->end());
+    }
+    for (const std::string& key : keys)
+        if (key.empty()) return Error{ErrorCode::invalid_argument, "an API key must not be empty"};
+    result.keys = server::ApiKeys(keys);
+    if (!options.metrics_key.empty()) result.metrics_key = server::ApiKeys({options.metrics_key});
+    return result;
+}
+
+Result<std::shared_ptr<server::ServedModel>> load_served_model(const ServeOptions& options) {
+    Result<LoadedModel> loaded = load_model(options.load);
+    if (!loaded) return std::move(loaded).error();
+    auto served = std::make_shared<server::ServedModel>();
+    served->name = options.served_model_name.empty() ? loaded->name() : options.served_model_name;
+    served->created = std::time(nullptr);
+    served->tokenizer = std::move(loaded->memory.tokenizer);
+    served->engine = std::move(loaded->engine);
+    served->storage = std::make_shared<LoadedModel>(std::move(*loaded));
+
+    std::string chat_template = served->tokenizer->chat_template();
+    if (!options.chat_template_file.empty()) {
+        Result<std::string> text = read_text_file(options.chat_template_file);
+        if (!text) return std::move(text).error();
+        chat_template = std::move(*text);
+    }
+    if (chat_template.empty()) {
+        std::fprintf(stderr, "The model has no chat template: only /v1/completions is served.\n");
+        return served;
+    }
+    Result<std::unique_ptr<recipe::ChatFormat>> format =
+        recipe::ChatFormat::create(*served->tokenizer, chat_template);
+    if (!format) return std::move(format).error();
+    served->chat_format = std::move(*format);
+    return served;
+}
+
+int fail(const Error& error) {
+    std::fprintf(stderr, "deepinfer serve: %s\n", error.message.c_str());
+    return 1;
+}
+
+int serve(ServeOptions options) {
+    const TerminationSignals signals;
+    Result<server::HandlerOptions> handler = handler_options(options);
+    if (!handler) return fail(handler.error());
+    const bool is_open = !handler->keys.required();
+    options.server.handler = std::move(*handler);
+    Result<std::unique_ptr<server::Server>> started = server::Server::start(options.server);
+    if (!started) return fail(started.error());
+    server::Server& server = **started;
+    const std::string& host = options.server.host;
+    if (is_open && host != "localhost" && host != "::1" && !host.starts_with("127."))
+        std::fprintf(stderr, "Anybody who reaches %s can use this server: there is no --api-key.\n",
+                     host.c_str());
+
+    // Before the model is there, a signal ends the process at once; afterwards the first one drains and the
+    // second one ends it at once.
+    std::atomic<bool> serving{false}, done{false};
+    std::thread waiter([&] {
+        signals.wait();
+        if (!serving) std::_Exit(0);
+        std::thread second([&] {
+            signals.wait();
+            if (!done) std::_Exit(1);
+        });
+        second.detach();
+    });
+    Result<std::shared_ptr<server::ServedModel>> model = load_served_model(options);
+    if (!model) {
+        fail(model.error());
+        std::_Exit(1);  // the waiter cannot be joined
+    }
+    std::fprintf(stderr, "Serving %s (context %d) on http://%s:%d\n", (*model)->name.c_str(),
+                 static_cast<int>((*model)->engine->context_length()),
+                 host.find(':') == std::string::npos ? host.c_str() : ("[" + host + "]").c_str(),
+                 static_cast<int>(server.port()));
+    server.set_model(std::move(*model));
+    serving = true;
+    waiter.join();
+    std::fprintf(stderr, "Shutting down: running answers have %d seconds.\n", options.drain_seconds);
+    server.drain(std::chrono::seconds(options.drain_seconds));
+    started->reset();
+    done = true;
+    std::fflush(nullptr);
+    std::_Exit(0);  // the thread that waits for a second signal cannot be joined
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& app, ExitStatus& exit) {
+    CLI::App* command = app.add_subcommand("serve", "Answer HTTP requests (OpenAI's API) with a model");
+    auto options = std::make_shared<ServeOptions>();
+    add_load_options(*command, options->load);
+    server::ServerOptions& server = options->server;
+    command->add_option("--host", server.host, "Address to listen on")->capture_default_str();
+    command->add_option("--port", server.port, "Port to listen on; 0: any free one")->capture_default_str();
+    command->add_option("--served-model-name", options->served_model_name, "The model's name in the API");
+    command
+        ->add_option("--chat-template", options->chat_template_file,
+                     "A file with a chat template to use instead")
+        ->check(CLI::ExistingFile);
+    command
+        ->add_option("--api-key", options->api_keys,
+                     "A key that clients must send; may be given several times")
+        ->take_all();
+    command->add_option("--api-key-file", options->api_key_file, "A file with one API key per line");
+    command->add_option("--metrics-key", options->metrics_key,
+                        "A further key that opens /metrics only (API keys open it, too)");
+    command->add_option("--cors-origin", server.handler.cors_origin,
+                        "Origin that browsers may call from, or *");
+    command->add_option("--max-connections", server.max_connections, "Connections at a time")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1'000'000));
+    command
+        ->add_option("--drain-seconds", options->drain_seconds,
+                     "How long running answers may take at shutdown")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 86'400));
+    command->callback([options, &exit] { exit.code = serve(std::move(*options)); });
+}
+
+}  // namespace deepinfer::cli
