@@ -1,0 +1,102 @@
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cli/commands.h"
+
+namespace deepinfer::cli {
+namespace {
+
+const std::string kModels = DEEPINFER_TEST_DATA "/oracle/";
+
+struct Outcome {
+    int code = 0;
+    std::string out, err;
+};
+
+Outcome inspect(std::vector<std::string> arguments) {
+    CLI::App app("test", "deepinfer");
+    ExitStatus exit;
+    add_inspect_command(app, exit);
+    arguments.insert(arguments.begin(), "inspect");
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector from its end
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    Outcome outcome;
+    try {
+        app.parse(arguments);
+        outcome.code = exit.code;
+    } catch (const CLI::ParseError&) {
+        outcome.code = 2;
+    }
+    outcome.out = testing::internal::GetCapturedStdout();
+    outcome.err = testing::internal::GetCapturedStderr();
+    return outcome;
+}
+
+TEST(Inspect, GgufAsText) {
+    const Outcome outcome = inspect({kModels + "gguf/all_types/all_types.gguf"});
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_EQ(outcome.err, "");
+    for (const char* line :
+         {"  format gguf, 202016 bytes (0.2 MiB)\n", "\nMetadata (15 keys)\n",
+          "  general.architecture = \"llama\"\n", "  llama.attention.head_count = 2\n",
+          "  llama.attention.layer_norm_rms_epsilon = 1e-05\n", "\nTensors (21)\n",
+          "  blk.0.attn_q.weight       Q2_K   [64, 256]                       5376 bytes\n"})
+        EXPECT_NE(outcome.out.find(line), std::string::npos) << line << "is not in\n" << outcome.out;
+}
+
+TEST(Inspect, GgufAsJson) {
+    const Outcome outcome = inspect({"--json", kModels + "gguf/gemma3-bf16.gguf"});
+    EXPECT_EQ(outcome.code, 0);
+    const Result<boost::json::value> parsed = parse_json(outcome.out, "output");
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_EQ(parsed->at("format"), "gguf");
+    EXPECT_EQ(parsed->at("config"), nullptr);
+    EXPECT_EQ(parsed->at("metadata").at("gemma3.block_count"), 4);
+    const auto& pattern = parsed->at("metadata").at("gemma3.attention.sliding_window_pattern");
+    EXPECT_EQ(pattern.at("type"), "boolean");
+    EXPECT_EQ(pattern.at("count"), 4);
+    EXPECT_EQ(pattern.at("first"), (boost::json::array{true, true, false, true}));
+    const auto& tensors = parsed->at("tensors").as_array();
+    ASSERT_EQ(tensors.size(), 54u);
+    int64_t bytes = 0;
+    for (const auto& tensor : tensors) bytes += tensor.at("bytes").as_int64();
+    EXPECT_EQ(parsed->at("total").at("bytes"), bytes);
+    EXPECT_EQ(parsed->at("totals_by_type").at("BF16").at("tensors").as_int64() +
+                  parsed->at("totals_by_type").at("F32").at("tensors").as_int64(),
+              54);
+}
+
+TEST(Inspect, SafetensorsFolder) {
+    const Outcome outcome = inspect({"--json", kModels + "qwen2"});
+    EXPECT_EQ(outcome.code, 0);
+    const Result<boost::json::value> parsed = parse_json(outcome.out, "output");
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_EQ(parsed->at("format"), "safetensors");
+    EXPECT_EQ(parsed->at("config").at("model_type"), "qwen2");
+    EXPECT_EQ(parsed->at("tensors").at(0).at("name"), "model.embed_tokens.weight");
+    EXPECT_EQ(parsed->at("tensors").at(0).at("shape"), (boost::json::array{512, 64}));
+    EXPECT_EQ(parsed->at("tensors").at(0).at("bytes"), 65536);
+}
+
+TEST(Inspect, FailureIsOneLineOnStandardError) {
+    const Outcome outcome = inspect({kModels + "absent.gguf"});
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.err, "deepinfer: cannot open " + kModels + "absent.gguf: No such file or directory\n");
+    EXPECT_EQ(inspect({kModels + "README.md"}).code, 1);
+}
+
+TEST(Inspect, WrongUsage) {
+    EXPECT_EQ(inspect({}).code, 2);
+    EXPECT_EQ(inspect({"a", "b"}).code, 2);
+    EXPECT_EQ(inspect({"--unknown", "a"}).code, 2);
+}
+
+}  // namespace
+}  // namespace deepinfer::cli
