@@ -1,0 +1,134 @@
+// deepinfer generate: one completion from a prompt in a file, through the whole engine.
+#include <CLI/CLI.hpp>
+#include <condition_variable>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <mutex>
+
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/load_model.h"
+
+namespace deepinfer::cli {
+
+namespace {
+
+struct GenerateOptions {
+    LoadOptions load;
+    std::string prompt, prompt_file, compute = "serve";
+    engine::SamplingParams sampling;
+    bool json = false, special = false;
+};
+
+Result<std::string> read_prompt(const GenerateOptions& options) {
+    if (options.prompt_file.empty()) return options.prompt;
+    std::ifstream file;
+    if (options.prompt_file != "-") {
+        file.open(options.prompt_file, std::ios::binary);
+        if (!file) return Error{ErrorCode::not_found, "cannot read the prompt file " + options.prompt_file};
+    }
+    std::istream& in = options.prompt_file == "-" ? std::cin : file;
+    return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+// Runs one request to its end on the calling thread's behalf.
+struct Outcome {
+    std::mutex mutex;
+    std::condition_variable done;
+    bool finished = false;
+    engine::Finish finish;
+};
+
+Status run(const GenerateOptions& options) {
+    auto text = read_prompt(options);
+    if (!text) return std::move(text).error();
+    auto loaded = load_model(options.load);
+    if (!loaded) return std::move(loaded).error();
+    const tokenizer::Tokenizer& tokenizer = loaded->tokenizer();
+    engine::Request request;
+    if (tokenizer.adds_bos() && tokenizer.bos()) request.prompt.push_back(*tokenizer.bos());
+    const auto ids = tokenizer.encode(*text, options.special ? tokenizer::Special::parse : tokenizer::Special::as_text);
+    request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
+    request.sampling = options.sampling;
+    const std::vector<TokenId> prompt = request.prompt;
+
+    Outcome outcome;
+    std::vector<engine::SampledToken> tokens;
+    tokenizer::StreamDecoder decoder(tokenizer);
+    std::string answer;
+    engine::Listener listener;
+    listener.on_token = [&](const engine::SampledToken& token) {
+        const std::string piece = decoder.push(token.token);
+        answer += piece;
+        tokens.push_back(token);
+        if (!options.json) std::fwrite(piece.data(), 1, piece.size(), stdout), std::fflush(stdout);
+    };
+    listener.on_finish = [&](const engine::Finish& finish) {
+        std::lock_guard lock(outcome.mutex);
+        outcome.finish = finish;
+        outcome.finished = true;
+        outcome.done.notify_one();
+    };
+    auto id = loaded->engine->submit(std::move(request), std::move(listener));
+    if (!id) return std::move(id).error();
+    {
+        std::unique_lock lock(outcome.mutex);
+        outcome.done.wait(lock, [&] { return outcome.finished; });
+    }
+    if (outcome.finish.reason == engine::FinishReason::error) return outcome.finish.error;
+    const std::string tail = decoder.finish();
+    answer += tail;
+    if (!options.json) {
+        std::printf("%s\n", tail.c_str());
+        return {};
+    }
+    boost::json::object result;
+    result["text"] = answer;
+    boost::json::array token_ids, logprobs;
+    for (const auto& token : tokens) {
+        token_ids.push_back(token.token);
+        logprobs.push_back(static_cast<double>(token.logprob));
+    }
+    result["tokens"] = token_ids;
+    if (options.sampling.top_logprobs >= 0) result["logprobs"] = logprobs;
+    result["prompt_tokens"] = boost::json::array(prompt.begin(), prompt.end());
+    result["finish_reason"] = outcome.finish.reason == engine::FinishReason::stop ? "stop" : "length";
+    std::cout << boost::json::serialize(result) << "\n";
+    return {};
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app, ExitStatus& exit) {
+    auto options = std::make_shared<GenerateOptions>();
+    CLI::App* command = app.add_subcommand("generate", "Complete a prompt and print the text");
+    add_load_options(*command, options->load);
+    auto* prompt = command->add_option("--prompt", options->prompt, "the prompt");
+    auto* file = command->add_option("--prompt-file", options->prompt_file, "file that holds the prompt; - reads standard input");
+    prompt->excludes(file);
+    command->add_option("--max-tokens", options->sampling.max_tokens, "tokens to generate at most")->check(CLI::Range(1, 1 << 24))->capture_default_str();
+    command->add_option("--temperature", options->sampling.temperature, "0 is greedy")->check(CLI::Range(0.0, 100.0))->capture_default_str();
+    command->add_option("--top-p", options->sampling.top_p, "nucleus of this mass")->check(CLI::Range(0.0, 1.0));
+    command->add_option("--top-k", options->sampling.top_k, "most likely tokens to choose from (0: all)")->check(CLI::Range(0, 1 << 24));
+    command->add_option("--min-p", options->sampling.min_p, "share of the best token's probability to keep")->check(CLI::Range(0.0, 1.0));
+    command->add_option("--seed", options->sampling.seed, "same seed, same text");
+    command->add_flag("--ignore-eos", options->sampling.ignore_eos, "do not stop at the end-of-text token");
+    command->add_flag("--special", options->special, "spellings of special tokens in the prompt become those tokens");
+    command->add_option("--compute", options->compute, "serve: as the server computes; f32: float32 activations")->check(CLI::IsMember({"f32", "serve"}));
+    command->add_option("--logprobs", options->sampling.top_logprobs, "report log-probabilities (0: of the chosen tokens)")->check(CLI::Range(0, engine::max_top_logprobs));
+    command->add_flag("--json", options->json, "one JSON object instead of text");
+    command->callback([options, prompt, file, &exit] {
+        if (prompt->count() + file->count() == 0) throw CLI::RequiredError("--prompt or --prompt-file");
+        options->load.compute = options->compute == "f32" ? kernels::Compute::f32 : kernels::Compute::serve;
+        options->load.max_running = 1;
+        options->load.quiet = options->json;
+        if (Status status = run(*options); !status) {
+            std::fprintf(stderr, "deepinfer generate: %s\n", status.error().message.c_str());
+            exit.code = 1;
+        }
+    });
+}
+
+}  // namespace deepinfer::cli
