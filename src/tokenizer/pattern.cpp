@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "base/quote.h"
 #include "tokenizer/unicode.h"
 
 namespace deepinfer::tokenizer {
@@ -22,8 +23,7 @@ constexpr uint32_t kMatchLimit = 50'000'000;  // backtracking steps of one match
 constexpr size_t kJitStackBytes = size_t{16} << 20;
 
 std::string in_field(std::string_view where, std::string_view what, std::string_view expression) {
-    return std::string(where) + ": " + std::string(what) + " in the pattern \"" +
-           std::string(expression.substr(0, 200)) + "\"";
+    return std::string(where) + ": " + std::string(what) + " in the pattern " + quote(expression);
 }
 
 class Translator {
