@@ -51,7 +51,7 @@ impl ChatTemplate {
             matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String)
         });
         environment.add_test("iterable", |value: &Value| {
-            value.kind() == ValueKind::String || value.try_iter().is_ok()
+            value.kind() == ValueKind::String || (!value.is_none() && value.try_iter().is_ok())
         });
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", |state: &State, format: &str| {

@@ -24,11 +24,13 @@ std::string utf8(uint32_t code_point) {
     return text;
 }
 
+constexpr std::string_view white_space = " \t\r\n\v\f";
+
 // Runs of spaces and line breaks are added tokens in some vocabularies; they control nothing and are left
 // alone. So are single characters: there is no inside to mark.
 bool is_guarded(const std::string& spelling) {
     return spelling.size() > character_size(spelling.empty() ? ' ' : spelling[0]) &&
-           spelling.find_first_not_of(" \t\r\n") != std::string::npos &&
+           spelling.find_first_not_of(white_space) != std::string::npos &&
            spelling.find('\0') == std::string::npos;
 }
 
@@ -117,9 +119,17 @@ bool SpecialMarks::could_continue(std::string_view text) const {
 }
 
 std::string SpecialMarks::mark(std::string_view text, std::string_view mark) const {
-    std::string out = mark_inside(text, mark);
-    if (could_be_continued(text)) out += mark;
-    if (could_continue(text)) out.insert(0, mark);
+    // Templates trim messages, so white space at the ends does not keep the rest apart from the template's
+    // text.
+    const size_t begin = std::min(text.find_first_not_of(white_space), text.size());
+    const size_t end = text.find_last_not_of(white_space) + 1;  // npos + 1 is 0
+    if (begin >= end) return mark_inside(text, mark);
+    const std::string_view core = text.substr(begin, end - begin);
+    std::string out(text.substr(0, begin));
+    if (could_continue(text) || could_continue(core)) out += mark;
+    out += mark_inside(core, mark);
+    if (could_be_continued(text) || could_be_continued(core)) out += mark;
+    out += text.substr(end);
     return out;
 }
 

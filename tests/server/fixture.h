@@ -14,8 +14,8 @@
 #include <string>
 
 #include "base/json.h"
-#include "server/byte_tokenizer.h"
-#include "server/scripted_engine.h"
+#include "support/byte_tokenizer.h"
+#include "support/scripted_engine.h"
 #include "server/server.h"
 
 namespace deepinfer::testing {
