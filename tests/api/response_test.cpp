@@ -60,7 +60,9 @@ TEST(Response, CompletionLogprobs) {
 
 TEST(Response, ChatLogprobsKeepBytes) {
     ChoiceDelta choice;
-    choice.logprobs = {{.token = {"\xF0\x9F\x8C", -0.5f}, .top = {{"é", -0.5f}}, .text_offset = 0}};
+    choice.logprobs.emplace(1);
+    choice.logprobs->front().token = {"\xF0\x9F\x8C", -0.5f};
+    choice.logprobs->front().top = {{"é", -0.5f}};
     const std::string body = delta_chunk(chat_header, choice, false);
     EXPECT_NE(
         body.find(
