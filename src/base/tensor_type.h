@@ -1,7 +1,7 @@
 // Element types of stored tensors: plain floats and the block-quantised formats of GGUF.
 //
-// The numeric values are those of the GGUF file format (ggml type ids), so that a header can be checked against
-// tensor_type_from_gguf() without a table of its own. Types not listed here are refused by number.
+// The numeric values are those of the GGUF file format (ggml type ids), so that a header can be checked
+// against tensor_type_from_gguf() without a table of its own. Types not listed here are refused by number.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,8 @@ inline const char* to_string(TensorType type) { return traits(type).name; }
 // The type with this GGUF id, or nothing if it is not supported.
 std::optional<TensorType> tensor_type_from_gguf(uint32_t id);
 
-// The name GGUF gives to a type id that exists in the format, supported here or not; nullptr if no such id is known.
+// The name GGUF gives to a type id that exists in the format, supported here or not; nullptr if no such id is
+// known.
 const char* gguf_type_name(uint32_t id);
 
 // Bytes of a row of `values` values. Requires values % block_values == 0.

@@ -67,6 +67,31 @@ TEST_F(MappedFileTest, ErrorsSayWhatIsWrong) {
     EXPECT_EQ(pipe.error().code, ErrorCode::invalid_argument);
 }
 
+// Resident bytes of the mapping that starts at `address`, from the system's own account.
+long resident_bytes(const void* address) {
+    std::ifstream smaps("/proc/self/smaps");
+    char start[32];
+    std::snprintf(start, sizeof start, "%lx-", reinterpret_cast<unsigned long>(address));
+    bool inside = false;
+    for (std::string line; std::getline(smaps, line);) {
+        if (line.starts_with(start)) inside = true;
+        if (inside && line.starts_with("Rss:")) return std::stol(line.substr(4)) * 1024;
+    }
+    return -1;
+}
+
+TEST_F(MappedFileTest, ReleasedPagesLeaveTheProcess) {
+    const Result<MappedFile> opened = MappedFile::open(write("large", std::string(1 << 20, 'x')));
+    ASSERT_TRUE(opened);
+    const auto all = opened->bytes();
+    EXPECT_EQ(text(*opened), std::string(1 << 20, 'x'));  // touches every page
+    EXPECT_EQ(resident_bytes(all.data()), 1 << 20);
+    opened->release_pages(all.subspan(100, 512 * 1024));  // 127 whole pages of 4 KiB
+    EXPECT_NEAR(static_cast<double>(resident_bytes(all.data())), 512 * 1024, 64 * 1024);
+    opened->release_pages(all);
+    EXPECT_EQ(resident_bytes(all.data()), 0);
+}
+
 TEST_F(MappedFileTest, ReleasedPagesReadTheSame) {
     std::string content;
     for (int i = 0; i < 50000; ++i) content += std::to_string(i);
