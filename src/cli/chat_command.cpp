@@ -1,0 +1,179 @@
+// deepinfer chat: a conversation in the terminal, with the model in this process.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <iostream>
+#include <mutex>
+
+#include "cli/commands.h"
+#include "cli/load_model.h"
+#include "recipe/chat_format.h"
+#include "recipe/text_stream.h"
+
+namespace deepinfer::cli {
+
+namespace {
+
+struct ChatOptions {
+    LoadOptions load;
+    std::string system;
+    engine::SamplingParams sampling;
+};
+
+// Ctrl-C ends the answer, not the program. A flag is all that a signal handler may touch.
+volatile std::sig_atomic_t interrupted = 0;
+
+class InterruptHandler {
+  public:
+    InterruptHandler() {
+        struct sigaction action = {};
+        action.sa_handler = [](int) { interrupted = 1; };  // without SA_RESTART, so that reading a line ends as well
+        sigaction(SIGINT, &action, &before_);
+    }
+    ~InterruptHandler() { sigaction(SIGINT, &before_, nullptr); }
+
+  private:
+    struct sigaction before_;
+};
+
+class Chat {
+  public:
+    Chat(LoadedModel& model, const recipe::ChatFormat& format, const ChatOptions& options) : model_(model), format_(format), options_(options) { reset(); }
+
+    void reset() {
+        conversation_.messages.clear();
+        if (!options_.system.empty()) conversation_.messages.push_back({.role = recipe::Role::system, .content = options_.system});
+    }
+
+    // Asks and prints the answer while it comes. On an error the question is taken back.
+    Status ask(const std::string& question) {
+        conversation_.messages.push_back({.role = recipe::Role::user, .content = question});
+        Status status = answer();
+        if (!status) conversation_.messages.pop_back();
+        return status;
+    }
+
+  private:
+    Status answer() {
+        recipe::PromptOptions prompt;
+        prompt.unix_seconds = std::time(nullptr);
+        auto tokens = format_.encode(conversation_, prompt);
+        if (!tokens) return std::move(tokens).error();
+        engine::Request request;
+        request.prompt = std::move(*tokens);
+        request.sampling = options_.sampling;
+        request.sampling.seed = options_.sampling.seed + conversation_.messages.size();
+
+        std::mutex mutex;
+        std::condition_variable changed;
+        std::vector<TokenId> arrived;
+        std::optional<engine::Finish> finish;
+        engine::Listener listener;
+        listener.on_token = [&](const engine::SampledToken& token) {
+            std::lock_guard lock(mutex);
+            arrived.push_back(token.token);
+            changed.notify_one();
+        };
+        listener.on_finish = [&](const engine::Finish& end) {
+            std::lock_guard lock(mutex);
+            finish = end;
+            changed.notify_one();
+        };
+        interrupted = 0;
+        auto id = model_.engine->submit(std::move(request), std::move(listener));
+        if (!id) return std::move(id).error();
+        recipe::TextStream stream(model_.tokenizer(), {});
+        std::string text;
+        const auto print = [&text](const std::string& piece) {
+            text += piece;
+            std::fwrite(piece.data(), 1, piece.size(), stdout);
+            std::fflush(stdout);
+        };
+        for (bool ended = false; !ended;) {
+            std::vector<TokenId> batch;
+            {
+                std::unique_lock lock(mutex);
+                changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return finish || !arrived.empty(); });
+                batch.swap(arrived);
+                ended = finish.has_value();
+            }
+            for (TokenId token : batch) print(stream.push(token));
+            if (interrupted) model_.engine->cancel(*id);
+        }
+        print(stream.finish());
+        std::printf(finish->reason == engine::FinishReason::cancelled ? " [stopped]\n" : finish->reason == engine::FinishReason::length ? " [length]\n" : "\n");
+        interrupted = 0;
+        if (finish->reason == engine::FinishReason::error) return finish->error;
+        conversation_.messages.push_back({.role = recipe::Role::assistant, .content = text});
+        return {};
+    }
+
+    LoadedModel& model_;
+    const recipe::ChatFormat& format_;
+    const ChatOptions& options_;
+    recipe::Conversation conversation_;
+};
+
+Status run(const ChatOptions& options) {
+    auto loaded = load_model(options.load);
+    if (!loaded) return std::move(loaded).error();
+    if (loaded->tokenizer().chat_template().empty())
+        return Error{ErrorCode::unsupported, "the model has no chat template; `deepinfer generate` completes plain text"};
+    auto format = recipe::ChatFormat::create(loaded->tokenizer(), loaded->tokenizer().chat_template());
+    if (!format) return std::move(format).error();
+    const bool terminal = isatty(STDIN_FILENO);
+    if (terminal) std::printf("Chatting with %s. Ctrl-C stops an answer, /reset starts over, Ctrl-D ends.\n", loaded->name().c_str());
+    Chat chat(*loaded, **format, options);
+    const InterruptHandler handler;
+    std::string line;
+    for (;;) {
+        if (terminal) std::printf("\n> "), std::fflush(stdout);
+        if (!std::getline(std::cin, line)) {
+            if (!interrupted) break;
+            interrupted = 0;
+            std::cin.clear();
+            continue;
+        }
+        if (line == "/reset") {
+            chat.reset();
+        } else if (line == "/exit" || line == "/quit") {
+            break;
+        } else if (!line.empty()) {
+            if (Status status = chat.ask(line); !status) {
+                if (!terminal) return status;
+                std::printf("%s\n", status.error().message.c_str());
+            }
+        }
+    }
+    if (terminal) std::printf("\n");
+    return {};
+}
+
+}  // namespace
+
+void add_chat_command(CLI::App& app, ExitStatus& exit) {
+    auto options = std::make_shared<ChatOptions>();
+    options->sampling.max_tokens = 1024;
+    options->sampling.temperature = 0.7f;
+    options->sampling.top_p = 0.95f;
+    CLI::App* command = app.add_subcommand("chat", "Talk to a model in the terminal");
+    add_load_options(*command, options->load);
+    command->add_option("--system", options->system, "system message");
+    command->add_option("--max-tokens", options->sampling.max_tokens, "tokens of an answer at most")->check(CLI::Range(1, 1 << 24))->capture_default_str();
+    command->add_option("--temperature", options->sampling.temperature, "0 is greedy")->check(CLI::Range(0.0, 100.0))->capture_default_str();
+    command->add_option("--top-p", options->sampling.top_p, "nucleus of this mass")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+    command->add_option("--seed", options->sampling.seed, "same seed and same questions, same answers");
+    command->callback([options, &exit] {
+        options->load.max_running = 1;
+        if (Status status = run(*options); !status) {
+            std::fprintf(stderr, "deepinfer chat: %s\n", status.error().message.c_str());
+            exit.code = 1;
+        }
+    });
+}
+
+}  // namespace deepinfer::cli
