@@ -7,8 +7,8 @@ namespace deepinfer::recipe {
 
 StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {
     // Longest first, so that of those that end at the same character the longest is found.
-    std::stable_sort(stops_.begin(), stops_.end(),
-                     [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
+    std::sort(stops_.begin(), stops_.end(),
+              [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
 }
 
 std::string StopMatcher::push(std::string_view text) {
