@@ -33,7 +33,7 @@ def llama(arguments, model):
 
 def deepinfer(arguments, model):
     result = run_json([arguments.deepinfer, "bench", "--model", model, "--prefill", str(arguments.prefill), "--decode",
-                       str(arguments.decode), "--threads", str(arguments.threads), "--json"])
+                       str(arguments.decode), "--threads", str(arguments.threads), "--repetitions", "1", "--json"])
     return result["prefill_tokens_per_second"], result["decode_tokens_per_second"]
 
 
