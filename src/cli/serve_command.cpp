@@ -170,6 +170,14 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
                         "A further key that opens /metrics only (API keys open it, too)");
     command->add_option("--cors-origin", server.handler.cors_origin,
                         "Origin that browsers may call from, or *");
+    command->add_option("--max-running", options->load.max_running, "Requests computed side by side")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 65'536));
+    command
+        ->add_option("--max-queue", options->load.max_waiting,
+                     "Requests that may wait; more are answered with 429")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1'000'000));
     command->add_option("--max-connections", server.max_connections, "Connections at a time")
         ->capture_default_str()
         ->check(CLI::Range(1, 1'000'000));

@@ -19,6 +19,13 @@ def text_of(stream):
     return "".join(c.choices[0].delta.content or "" for c in chunks if c.choices), chunks
 
 
+def middle_of(text):
+    """A piece out of the middle, to stop at."""
+    assert len(text) >= 4
+    at = len(text) // 2
+    return text[at:at + 2]
+
+
 class TestChat:
     def test_answer(self, client, model):
         answer = chat(client, model)
@@ -53,7 +60,8 @@ class TestChat:
 
     def test_stream_helper(self, client, model):
         whole = chat(client, model).choices[0].message.content
-        with client.chat.completions.stream(model=model, messages=HELLO, max_tokens=24, temperature=0, stop=whole[8:11]) as stream:
+        with client.chat.completions.stream(model=model, messages=HELLO, max_tokens=24, temperature=0,
+                                            stop=middle_of(whole)) as stream:
             deltas = "".join(e.delta for e in stream if e.type == "content.delta")
             assert stream.get_final_completion().choices[0].message.content == deltas  # the helper refuses "length"
 
@@ -72,7 +80,7 @@ class TestChat:
     @pytest.mark.parametrize("stream", [False, True])
     def test_stop(self, client, model, stream):
         whole = chat(client, model).choices[0].message.content
-        stop = whole[5:8]
+        stop = middle_of(whole)
         expected = whole[:whole.index(stop)]
         for value in (stop, ["\u2603 never", stop]):
             answer = chat(client, model, stop=value, stream=stream)
