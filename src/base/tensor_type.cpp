@@ -106,7 +106,8 @@ const char* gguf_type_name(uint32_t id) {
                                             "IQ4_NL_4_8 (removed from GGUF)",
                                             "IQ4_NL_8_8 (removed from GGUF)",
                                             "MXFP4",
-                                            "NVFP4"};
+                                            "NVFP4",
+                                            "Q1_0"};
     return id < sizeof names / sizeof *names ? names[id] : nullptr;
 }
 
