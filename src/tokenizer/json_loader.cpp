@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <unordered_set>
 
 #include "tokenizer/json_fields.h"
 #include "tokenizer/json_stages.h"
@@ -83,9 +84,14 @@ Status read_added_tokens(const json::object& root, std::vector<AddedToken>& adde
     const json::array& list = value->get_array();
     if (list.size() > kMaxAddedTokens) return too_many("added_tokens", list.size(), kMaxAddedTokens);
     size_t bytes = 0;
+    std::unordered_set<TokenId> ids;
     for (size_t i = 0; i < list.size(); ++i) {
         Result<AddedToken> token = read_added_token(list[i], "added_tokens[" + std::to_string(i) + "]");
         if (!token) return std::move(token).error();
+        if (!ids.insert(token->id).second)
+            return bad_field(
+                "added_tokens[" + std::to_string(i) + "]", "id",
+                "an id that no earlier one has; " + std::to_string(token->id) + " is there twice");
         bytes += token->content.size();
         if (bytes > kMaxAddedTokenBytesInAll)
             return Error{ErrorCode::resource_exhausted, "added_tokens: more than " +

@@ -225,18 +225,22 @@ void Pattern::find_all(std::string_view text, MatchScratch& scratch, std::vector
     if (!scratch.impl_->prepare()) return;
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     size_t from = 0;
+    size_t last_end = SIZE_MAX;
     while (from <= text.size()) {
         const int found = pcre2_match(code_->code.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK,
                                       scratch.impl_->data, scratch.impl_->context);
         if (found < 0) return;
         const size_t* range = pcre2_get_ovector_pointer(scratch.impl_->data);
         const Piece match{range[0], range[1]};
-        matches.push_back(match);
-        if (match.end > from || match.size() > 0) from = match.end;
-        if (match.size() == 0) {
+        if (match.begin > match.end) return;  // \K in a lookahead; refused by the translation
+        if (match.size() == 0 && match.end == last_end) {
+            // An empty match right behind another match does not count; look again one character on.
             if (match.end >= text.size()) return;
             from = match.end + decode_char(text.data() + match.end).length;
+            continue;
         }
+        matches.push_back(match);
+        from = last_end = match.end;
     }
 }
 

@@ -2,7 +2,7 @@
 //
 // encode() gives the ids that Hugging Face `tokenizers` gives for the same file. Special (added) tokens are a
 // matter of the caller: text from outside is encoded with Special::as_text, which can never produce a control
-// token; only text that a template produced is encoded with Special::parse.
+// token (other than <unk>); only text that a template produced is encoded with Special::parse.
 //
 // Some vocabularies keep runs of white space, and SentencePiece ones HTML tags, as added tokens. These are
 // ordinary text to the model and are recognised under as_text, too, since the model has never seen such text

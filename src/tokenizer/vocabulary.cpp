@@ -108,8 +108,9 @@ void set_score_merges(BpeModel& model, const Vocabulary& vocabulary, std::span<c
     for (size_t i = 0; i < vocabulary.spellings.size(); ++i) {
         if (mergeable[i]) order.push_back(TokenId(i));
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](TokenId a, TokenId b) { return scores[size_t(a)] > scores[size_t(b)]; });
+    std::sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
+        return scores[size_t(a)] != scores[size_t(b)] ? scores[size_t(a)] > scores[size_t(b)] : a < b;
+    });
 
     // Characters that are no token but part of one need a symbol to be merged from.
     for (const TokenId id : order) {
