@@ -126,7 +126,10 @@ static void rows_of_block(const AttentionArgs& a, int b, int from, int to, const
             ROWS(1)
             default:
                 if constexpr (attention_rows > 1) {
-                    switch (take) { ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) }
+                    switch (take) { ROWS(2) default: break; }
+                }
+                if constexpr (attention_rows > 2) {
+                    switch (take) { ROWS(3) ROWS(4) ROWS(5) ROWS(6) default: break; }
                 }
 #undef ROWS
         }

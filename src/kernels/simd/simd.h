@@ -11,9 +11,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(DEEPINFER_ISA_AVX512) || defined(DEEPINFER_ISA_AVX2)
+#if (defined(DEEPINFER_ISA_AVX512) || defined(DEEPINFER_ISA_AVX2)) && !defined(DEEPINFER_SMALL_TILES)
 #define DEEPINFER_UNROLL(n) DEEPINFER_PRAGMA(GCC unroll n)
-#else  // lanes are loops there; unrolling around them only makes the compiler take minutes
+#else  // in plain C++ lanes are loops; unrolling around them only makes the compiler take minutes
 #define DEEPINFER_UNROLL(n) DEEPINFER_PRAGMA(GCC unroll 1)
 #endif
 #define DEEPINFER_PRAGMA(x) _Pragma(#x)
@@ -30,6 +30,13 @@
 #endif
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
+
+// Rows of a register tile: as many as there are registers for accumulators.
+#if defined(DEEPINFER_SMALL_TILES)
+constexpr int block32_rows = 2, kquant_rows = 2, float_rows = 2, attention_rows = 2;
+#else
+constexpr int block32_rows = isa_block32_rows, kquant_rows = isa_kquant_rows, float_rows = isa_float_rows, attention_rows = isa_attention_rows;
+#endif
 
 // e^x for x <= 0 (softmax); 0 below -87. Cody-Waite reduction and a degree-6 Taylor polynomial: relative error < 3e-7.
 static inline F32 exp_negative(F32 x) {

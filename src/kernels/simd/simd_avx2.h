@@ -8,10 +8,10 @@ struct F32 { __m256 lo, hi; };
 struct I32 { __m256i lo, hi; };
 struct U8 { __m256i lo, hi; };
 
-constexpr int block32_rows = 4;  // 16 registers: 8 for accumulators, the rest for weights and scales
-constexpr int kquant_rows = 4;
-constexpr int float_rows = 6;
-constexpr int attention_rows = 1;
+constexpr int isa_block32_rows = 4;  // 16 registers: 8 for accumulators, the rest for weights and scales
+constexpr int isa_kquant_rows = 4;
+constexpr int isa_float_rows = 6;
+constexpr int isa_attention_rows = 1;
 
 static inline F32 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 static inline F32 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

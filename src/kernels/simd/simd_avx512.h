@@ -8,10 +8,10 @@ using F32 = __m512;
 using I32 = __m512i;   // 16 x int32
 using U8 = __m512i;    // 64 x uint8
 
-constexpr int block32_rows = 12;  // row tile of the 32-block kernels: 12 int32 + 12 float accumulators
-constexpr int kquant_rows = 8;
-constexpr int float_rows = 12;
-constexpr int attention_rows = 6;  // rows x 4 accumulators of 16 keys
+constexpr int isa_block32_rows = 12;  // row tile of the 32-block kernels: 12 int32 + 12 float accumulators
+constexpr int isa_kquant_rows = 8;
+constexpr int isa_float_rows = 12;
+constexpr int isa_attention_rows = 6;  // rows x 4 accumulators of 16 keys
 
 static inline F32 zero() { return _mm512_setzero_ps(); }
 static inline F32 set1(float x) { return _mm512_set1_ps(x); }

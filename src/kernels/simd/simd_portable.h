@@ -10,10 +10,10 @@ struct F32 { float v[16]; };
 struct I32 { int32_t v[16]; };
 struct U8 { uint8_t v[64]; };
 
-constexpr int block32_rows = 1;
-constexpr int kquant_rows = 1;
-constexpr int float_rows = 1;
-constexpr int attention_rows = 1;
+constexpr int isa_block32_rows = 1;
+constexpr int isa_kquant_rows = 1;
+constexpr int isa_float_rows = 1;
+constexpr int isa_attention_rows = 1;
 
 #define EACH(n) for (int i = 0; i < (n); ++i)
 static inline F32 set1(float x) { F32 r; EACH(16) r.v[i] = x; return r; }
