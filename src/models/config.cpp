@@ -61,6 +61,10 @@ class GgufFields : public Fields {
         return value->value_or("");
     }
     bool has(const std::string& key) const { return metadata_.find(prefix_ + key) != nullptr; }
+    const std::vector<bool>* booleans(const std::string& key) const {
+        const checkpoint::MetadataArray* array = metadata_.array(prefix_ + key);
+        return array ? std::get_if<std::vector<bool>>(&array->values) : nullptr;
+    }
 
   protected:
     std::optional<double> number_at(const std::string& key) override {
@@ -197,11 +201,18 @@ Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint) {
     c.tied_embeddings = checkpoint.find("output.weight") == nullptr;
     if (c.architecture == "gemma3") {
         c.sliding_window = f.integer("attention.sliding_window", 1, 1 << 24);
-        const int pattern = f.integer("attention.sliding_window_pattern", 1, max_layers, 6);
-        for (int l = 0; l < c.layers; ++l) c.local_layers.push_back((l + 1) % pattern != 0);
+        if (const auto* local = f.booleans("attention.sliding_window_pattern")) {  // per layer, or its period
+            c.local_layers = *local;
+            if (c.local_layers.size() != static_cast<size_t>(c.layers)) f.fail("attention.sliding_window_pattern must name each of the layers");
+        } else {
+            const int period = f.integer("attention.sliding_window_pattern", 1, max_layers, 6);
+            for (int l = 0; l < c.layers; ++l) c.local_layers.push_back((l + 1) % period != 0);
+        }
         c.local_rope.theta = f.number("rope.freq_base_swa", 10000.0);
         c.local_rope.dim = c.rope.dim;
-        if (c.layers == 62)  // the 27B model scales by its hidden width per head; the file has no field for it
+        if (f.has("attention.scale"))
+            c.attention_scale = static_cast<float>(f.number("attention.scale"));
+        else if (c.layers == 62)  // the 27B model scales by its hidden width per head; the file has no field for it
             c.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.hidden) / c.heads));
     } else if (f.integer("attention.sliding_window", 0, 1 << 30, 0) > 0) {
         f.refuse("sliding-window attention of architecture '" + c.architecture + "' is not supported");
