@@ -21,9 +21,7 @@ build_packages() {
     have pkg-config || echo pkg-config
     # Boost 1.81 or newer. Debian 12 has it beside its default 1.74, which it replaces.
     if [ "$(codename)" = bookworm ]; then boost=1.81; fi
-    echo "libboost$boost-dev" "libboost-json$boost-dev" | tr ' ' '\n'
-    printf '%s\n' ca-certificates libssl-dev libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev libutf8proc-dev \
-        prometheus-cpp-dev libxxhash-dev libzstd-dev
+    printf '%s\n' "libboost$boost-dev" ca-certificates libssl-dev libcli11-dev libpcre2-dev libutf8proc-dev
     rust_packages
 }
 
