@@ -80,10 +80,11 @@ build() {
     tail -n "+${first:-1}" "$log" | grep -v '^@' | head -n 60 >&2 || true
     die "the build of build/$preset failed; the whole log is $log"
 }
+# Ninja counts two steps even when there is nothing to do but look for new files.
 show_build_progress() {
     local line
     while IFS= read -r line; do
-        if [[ $line =~ ^@([0-9]+)/([0-9]+)\  ]]; then progress "$1" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"; fi
+        if [[ $line =~ ^@([0-9]+)/([0-9]+)\  ]] && ((BASH_REMATCH[2] > 2)); then progress "$1" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"; fi
     done
     progress_end
 }
