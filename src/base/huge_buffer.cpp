@@ -16,10 +16,11 @@ constexpr size_t read_ahead = 16384;  // what the kernels' prefetches may touch 
 Result<HugeBuffer> HugeBuffer::allocate(size_t bytes) {
     const size_t wanted = (bytes + read_ahead + huge_page - 1) / huge_page * huge_page;
     // One huge page more than needed, then both ends are cut to the alignment.
-    void* raw = mmap(nullptr, wanted + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* raw = mmap(nullptr, wanted + huge_page, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
-        return Error{ErrorCode::resource_exhausted,
-                     "cannot map " + std::to_string(wanted >> 20) + " MiB of memory: " + std::strerror(errno)};
+        return Error{ErrorCode::resource_exhausted, "cannot map " + std::to_string(wanted >> 20) +
+                                                        " MiB of memory: " + std::strerror(errno)};
     const auto address = reinterpret_cast<uintptr_t>(raw);
     const uintptr_t aligned = (address + huge_page - 1) / huge_page * huge_page;
     if (aligned > address) munmap(raw, aligned - address);

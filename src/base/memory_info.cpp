@@ -24,13 +24,16 @@ uint64_t available_memory() {
     std::string line;
     uint64_t available = 0;
     while (std::getline(file, line))
-        if (uint64_t kib = 0; std::sscanf(line.c_str(), "MemAvailable: %" SCNu64 " kB", &kib) == 1) available = kib << 10;
-    uint64_t limit = number_in("/sys/fs/cgroup/memory.max"), used = number_in("/sys/fs/cgroup/memory.current");
+        if (uint64_t kib = 0; std::sscanf(line.c_str(), "MemAvailable: %" SCNu64 " kB", &kib) == 1)
+            available = kib << 10;
+    uint64_t limit = number_in("/sys/fs/cgroup/memory.max"),
+             used = number_in("/sys/fs/cgroup/memory.current");
     if (limit == 0) {
         limit = number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes");
         used = number_in("/sys/fs/cgroup/memory/memory.usage_in_bytes");
     }
-    if (limit != 0 && limit < (uint64_t{1} << 60)) available = std::min(available, limit > used ? limit - used : 0);
+    if (limit != 0 && limit < (uint64_t{1} << 60))
+        available = std::min(available, limit > used ? limit - used : 0);
     return available;
 }
 

@@ -1,7 +1,8 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// 2011).
 //
-// A draw is a pure function of (seed, counter), so a token's randomness depends on its request's seed and its position and
-// on nothing that happened before it.
+// A draw is a pure function of (seed, counter), so a token's randomness depends on its request's seed and its
+// position and on nothing that happened before it.
 #pragma once
 
 #include <array>

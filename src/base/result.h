@@ -1,7 +1,9 @@
-// Error handling across module borders: a function that can fail returns Result<T> (or Status) and does not throw.
+// Error handling across module borders: a function that can fail returns Result<T> (or Status) and does not
+// throw.
 //
-// An Error carries a code, which callers branch on, and a message for people: what was wrong, where, and what would
-// be right. Exceptions thrown by libraries are caught at the border of the module that called the library.
+// An Error carries a code, which callers branch on, and a message for people: what was wrong, where, and what
+// would be right. Exceptions thrown by libraries are caught at the border of the module that called the
+// library.
 #pragma once
 
 #include <cassert>
@@ -29,7 +31,8 @@ struct Error {
     std::string message;
 };
 
-// Either a value or an Error. Test with `if (!result)`; value() on an error is a bug (checked in debug builds).
+// Either a value or an Error. Test with `if (!result)`; value() on an error is a bug (checked in debug
+// builds).
 template <class T>
 class [[nodiscard]] Result {
   public:

@@ -51,13 +51,15 @@ void ThreadPool::start(Job job, void* context) {
 
 void ThreadPool::wait() {
     if (spin_until([this] { return pending_.load(std::memory_order_acquire) == 0; })) return;
-    for (int32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;) pending_.wait(left, std::memory_order_acquire);
+    for (int32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;)
+        pending_.wait(left, std::memory_order_acquire);
 }
 
 void ThreadPool::work(int thread) {
     uint32_t seen = 0;
     for (;;) {
-        if (!spin_until([&] { return epoch_.load(std::memory_order_acquire) != seen; })) epoch_.wait(seen, std::memory_order_acquire);
+        if (!spin_until([&] { return epoch_.load(std::memory_order_acquire) != seen; }))
+            epoch_.wait(seen, std::memory_order_acquire);
         if (epoch_.load(std::memory_order_acquire) == seen) continue;
         ++seen;
         if (stop_.load(std::memory_order_relaxed)) return;

@@ -1,10 +1,12 @@
 // A fixed set of threads that run one piece of work together, for the many short phases of a forward pass.
 //
-// The calling thread is thread 0. Between phases a thread spins about as long as a wake-up costs (a park and wake through
-// the kernel is ~20 us here), then parks; so back-to-back phases cost a fraction of a microsecond, an idle engine costs
-// nothing, and a busy neighbour on the same core costs a bounded loss instead of a collapse.
+// The calling thread is thread 0. Between phases a thread spins about as long as a wake-up costs (a park and
+// wake through the kernel is ~20 us here), then parks; so back-to-back phases cost a fraction of a
+// microsecond, an idle engine costs nothing, and a busy neighbour on the same core costs a bounded loss
+// instead of a collapse.
 //
-// Threads: run() and for_each() are called by one thread at a time (the owner); they return when all work is done.
+// Threads: run() and for_each() are called by one thread at a time (the owner); they return when all work is
+// done.
 #pragma once
 
 #include <atomic>
@@ -28,12 +30,14 @@ class ThreadPool {
     template <class F>
     void run(F&& f) {
         if (workers_.empty()) return f(0);
-        start([](void* context, int thread) { (*static_cast<std::remove_reference_t<F>*>(context))(thread); }, &f);
+        start([](void* context, int thread) { (*static_cast<std::remove_reference_t<F>*>(context))(thread); },
+              &f);
         f(0);
         wait();
     }
 
-    // f(begin, end, thread) over [0, count) in pieces of at most `piece`, handed out to whichever thread is free.
+    // f(begin, end, thread) over [0, count) in pieces of at most `piece`, handed out to whichever thread is
+    // free.
     template <class F>
     void for_each(int count, int piece, F&& f) {
         if (count <= 0) return;

@@ -17,7 +17,9 @@ struct BenchOptions {
     bool json = false;
 };
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 double median(std::vector<double> values) {
     std::sort(values.begin(), values.end());
     return values.empty() ? 0 : values[values.size() / 2];
@@ -25,7 +27,8 @@ double median(std::vector<double> values) {
 
 class Bench {
   public:
-    Bench(models::Model& model, kv::BlockPool& blocks, const BenchOptions& options) : model_(model), blocks_(blocks), options_(options) {
+    Bench(models::Model& model, kv::BlockPool& blocks, const BenchOptions& options)
+        : model_(model), blocks_(blocks), options_(options) {
         const int per_sequence = blocks.total() / options.batch;
         tables_.resize(static_cast<size_t>(options.batch));
         for (auto& table : tables_)
@@ -68,7 +71,9 @@ Status run(const BenchOptions& options) {
     models::Model& model = *loaded->model;
     const int tokens = options.depth + std::max(options.prefill, options.decode);
     if (tokens > model.info().context_length)
-        return Error{ErrorCode::invalid_argument, std::to_string(tokens) + " tokens are more than the context of " + std::to_string(model.info().context_length)};
+        return Error{ErrorCode::invalid_argument, std::to_string(tokens) +
+                                                      " tokens are more than the context of " +
+                                                      std::to_string(model.info().context_length)};
     const int blocks_each = (tokens + kv::block_tokens - 1) / kv::block_tokens;
     auto blocks = kv::BlockPool::create(model.kv_layout(kv::KvType::f16), blocks_each * options.batch);
     if (!blocks) return std::move(blocks).error();
@@ -78,7 +83,8 @@ Status run(const BenchOptions& options) {
     for (int r = 0; r <= options.repetitions; ++r) {  // the first is a warm-up
         double time = 0;
         if (options.prefill > 0) {
-            for (int at = 0; at < options.prefill; at += 512) time += bench.forward(options.depth + at, std::min(512, options.prefill - at));
+            for (int at = 0; at < options.prefill; at += 512)
+                time += bench.forward(options.depth + at, std::min(512, options.prefill - at));
             if (r) prefill.push_back(options.batch * options.prefill / time);
         }
         time = 0;
@@ -86,14 +92,18 @@ Status run(const BenchOptions& options) {
         if (r && options.decode > 0) decode.push_back(options.batch * options.decode / time);
     }
     if (options.json)
-        std::printf("{\"model\":\"%s\",\"threads\":%d,\"isa\":\"%s\",\"batch\":%d,\"depth\":%d,\"prefill\":%d,\"decode\":%d,"
-                    "\"prefill_tokens_per_second\":%.2f,\"decode_tokens_per_second\":%.2f}\n",
-                    loaded->name.c_str(), loaded->pool->threads(), kernels::to_string(loaded->isa), options.batch, options.depth, options.prefill, options.decode,
-                    median(prefill), median(decode));
+        std::printf(
+            "{\"model\":\"%s\",\"threads\":%d,\"isa\":\"%s\",\"batch\":%d,\"depth\":%d,\"prefill\":%d,"
+            "\"decode\":%d,"
+            "\"prefill_tokens_per_second\":%.2f,\"decode_tokens_per_second\":%.2f}\n",
+            loaded->name.c_str(), loaded->pool->threads(), kernels::to_string(loaded->isa), options.batch,
+            options.depth, options.prefill, options.decode, median(prefill), median(decode));
     else
-        std::printf("%s, %d threads, %s, %d sequence(s) at depth %d: prefill of %d tokens %.1f tokens/s, decode %.1f tokens/s (medians of %d)\n", loaded->name.c_str(),
-                    loaded->pool->threads(), kernels::to_string(loaded->isa), options.batch, options.depth, options.prefill, median(prefill), median(decode),
-                    options.repetitions);
+        std::printf(
+            "%s, %d threads, %s, %d sequence(s) at depth %d: prefill of %d tokens %.1f tokens/s, decode %.1f "
+            "tokens/s (medians of %d)\n",
+            loaded->name.c_str(), loaded->pool->threads(), kernels::to_string(loaded->isa), options.batch,
+            options.depth, options.prefill, median(prefill), median(decode), options.repetitions);
     return {};
 }
 
@@ -105,11 +115,21 @@ void add_bench_command(CLI::App& app, ExitStatus& exit) {
     options->load.need_tokenizer = false;
     options->load.quiet = true;
     add_load_options(*command, options->load);
-    command->add_option("--prefill", options->prefill, "prompt tokens (0: skip)")->check(CLI::Range(0, 1 << 20))->capture_default_str();
-    command->add_option("--decode", options->decode, "tokens to generate (0: skip)")->check(CLI::Range(0, 1 << 20))->capture_default_str();
-    command->add_option("--depth", options->depth, "tokens already in the context")->check(CLI::Range(0, 1 << 20))->capture_default_str();
-    command->add_option("--batch", options->batch, "sequences side by side")->check(CLI::Range(1, 1024))->capture_default_str();
-    command->add_option("--repetitions,-r", options->repetitions, "measured repetitions after a warm-up")->check(CLI::Range(1, 1000))->capture_default_str();
+    command->add_option("--prefill", options->prefill, "prompt tokens (0: skip)")
+        ->check(CLI::Range(0, 1 << 20))
+        ->capture_default_str();
+    command->add_option("--decode", options->decode, "tokens to generate (0: skip)")
+        ->check(CLI::Range(0, 1 << 20))
+        ->capture_default_str();
+    command->add_option("--depth", options->depth, "tokens already in the context")
+        ->check(CLI::Range(0, 1 << 20))
+        ->capture_default_str();
+    command->add_option("--batch", options->batch, "sequences side by side")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    command->add_option("--repetitions,-r", options->repetitions, "measured repetitions after a warm-up")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
     command->add_flag("--json", options->json, "one JSON object");
     command->callback([options, &exit] {
         if (Status status = run(*options); !status) {

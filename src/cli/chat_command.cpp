@@ -31,7 +31,9 @@ class InterruptHandler {
   public:
     InterruptHandler() {
         struct sigaction action = {};
-        action.sa_handler = [](int) { interrupted = 1; };  // without SA_RESTART, so that reading a line ends as well
+        action.sa_handler = [](int) {
+            interrupted = 1;
+        };  // without SA_RESTART, so that reading a line ends as well
         sigaction(SIGINT, &action, &before_);
     }
     ~InterruptHandler() { sigaction(SIGINT, &before_, nullptr); }
@@ -42,11 +44,15 @@ class InterruptHandler {
 
 class Chat {
   public:
-    Chat(LoadedModel& model, const recipe::ChatFormat& format, const ChatOptions& options) : model_(model), format_(format), options_(options) { reset(); }
+    Chat(LoadedModel& model, const recipe::ChatFormat& format, const ChatOptions& options)
+        : model_(model), format_(format), options_(options) {
+        reset();
+    }
 
     void reset() {
         conversation_.messages.clear();
-        if (!options_.system.empty()) conversation_.messages.push_back({.role = recipe::Role::system, .content = options_.system});
+        if (!options_.system.empty())
+            conversation_.messages.push_back({.role = recipe::Role::system, .content = options_.system});
     }
 
     // Asks and prints the answer while it comes. On an error the question is taken back.
@@ -97,7 +103,8 @@ class Chat {
             std::vector<TokenId> batch;
             {
                 std::unique_lock lock(mutex);
-                changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return finish || !arrived.empty(); });
+                changed.wait_for(lock, std::chrono::milliseconds(50),
+                                 [&] { return finish || !arrived.empty(); });
                 batch.swap(arrived);
                 ended = finish.has_value();
             }
@@ -105,7 +112,9 @@ class Chat {
             if (interrupted) model_.engine->cancel(*id);
         }
         print(stream.finish());
-        std::printf(finish->reason == engine::FinishReason::cancelled ? " [stopped]\n" : finish->reason == engine::FinishReason::length ? " [length]\n" : "\n");
+        std::printf(finish->reason == engine::FinishReason::cancelled ? " [stopped]\n"
+                    : finish->reason == engine::FinishReason::length  ? " [length]\n"
+                                                                      : "\n");
         interrupted = 0;
         if (finish->reason == engine::FinishReason::error) return finish->error;
         conversation_.messages.push_back({.role = recipe::Role::assistant, .content = text});
@@ -122,11 +131,14 @@ Status run(const ChatOptions& options) {
     auto loaded = load_model(options.load);
     if (!loaded) return std::move(loaded).error();
     if (loaded->tokenizer().chat_template().empty())
-        return Error{ErrorCode::unsupported, "the model has no chat template; `deepinfer generate` completes plain text"};
+        return Error{ErrorCode::unsupported,
+                     "the model has no chat template; `deepinfer generate` completes plain text"};
     auto format = recipe::ChatFormat::create(loaded->tokenizer(), loaded->tokenizer().chat_template());
     if (!format) return std::move(format).error();
     const bool terminal = isatty(STDIN_FILENO);
-    if (terminal) std::printf("Chatting with %s. Ctrl-C stops an answer, /reset starts over, Ctrl-D ends.\n", loaded->name().c_str());
+    if (terminal)
+        std::printf("Chatting with %s. Ctrl-C stops an answer, /reset starts over, Ctrl-D ends.\n",
+                    loaded->name().c_str());
     Chat chat(*loaded, **format, options);
     const InterruptHandler handler;
     std::string line;
@@ -163,9 +175,15 @@ void add_chat_command(CLI::App& app, ExitStatus& exit) {
     CLI::App* command = app.add_subcommand("chat", "Talk to a model in the terminal");
     add_load_options(*command, options->load);
     command->add_option("--system", options->system, "system message");
-    command->add_option("--max-tokens", options->sampling.max_tokens, "tokens of an answer at most")->check(CLI::Range(1, 1 << 24))->capture_default_str();
-    command->add_option("--temperature", options->sampling.temperature, "0 is greedy")->check(CLI::Range(0.0, 100.0))->capture_default_str();
-    command->add_option("--top-p", options->sampling.top_p, "nucleus of this mass")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+    command->add_option("--max-tokens", options->sampling.max_tokens, "tokens of an answer at most")
+        ->check(CLI::Range(1, 1 << 24))
+        ->capture_default_str();
+    command->add_option("--temperature", options->sampling.temperature, "0 is greedy")
+        ->check(CLI::Range(0.0, 100.0))
+        ->capture_default_str();
+    command->add_option("--top-p", options->sampling.top_p, "nucleus of this mass")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
     command->add_option("--seed", options->sampling.seed, "same seed and same questions, same answers");
     command->callback([options, &exit] {
         options->load.max_running = 1;

@@ -49,7 +49,8 @@ Status run(const GenerateOptions& options) {
     const tokenizer::Tokenizer& tokenizer = loaded->tokenizer();
     engine::Request request;
     if (tokenizer.adds_bos() && tokenizer.bos()) request.prompt.push_back(*tokenizer.bos());
-    const auto ids = tokenizer.encode(*text, options.special ? tokenizer::Special::parse : tokenizer::Special::as_text);
+    const auto ids =
+        tokenizer.encode(*text, options.special ? tokenizer::Special::parse : tokenizer::Special::as_text);
     request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
     request.sampling = options.sampling;
     const std::vector<TokenId> prompt = request.prompt;
@@ -106,18 +107,32 @@ void add_generate_command(CLI::App& app, ExitStatus& exit) {
     CLI::App* command = app.add_subcommand("generate", "Complete a prompt and print the text");
     add_load_options(*command, options->load);
     auto* prompt = command->add_option("--prompt", options->prompt, "the prompt");
-    auto* file = command->add_option("--prompt-file", options->prompt_file, "file that holds the prompt; - reads standard input");
+    auto* file = command->add_option("--prompt-file", options->prompt_file,
+                                     "file that holds the prompt; - reads standard input");
     prompt->excludes(file);
-    command->add_option("--max-tokens", options->sampling.max_tokens, "tokens to generate at most")->check(CLI::Range(1, 1 << 24))->capture_default_str();
-    command->add_option("--temperature", options->sampling.temperature, "0 is greedy")->check(CLI::Range(0.0, 100.0))->capture_default_str();
-    command->add_option("--top-p", options->sampling.top_p, "nucleus of this mass")->check(CLI::Range(0.0, 1.0));
-    command->add_option("--top-k", options->sampling.top_k, "most likely tokens to choose from (0: all)")->check(CLI::Range(0, 1 << 24));
-    command->add_option("--min-p", options->sampling.min_p, "share of the best token's probability to keep")->check(CLI::Range(0.0, 1.0));
+    command->add_option("--max-tokens", options->sampling.max_tokens, "tokens to generate at most")
+        ->check(CLI::Range(1, 1 << 24))
+        ->capture_default_str();
+    command->add_option("--temperature", options->sampling.temperature, "0 is greedy")
+        ->check(CLI::Range(0.0, 100.0))
+        ->capture_default_str();
+    command->add_option("--top-p", options->sampling.top_p, "nucleus of this mass")
+        ->check(CLI::Range(0.0, 1.0));
+    command->add_option("--top-k", options->sampling.top_k, "most likely tokens to choose from (0: all)")
+        ->check(CLI::Range(0, 1 << 24));
+    command->add_option("--min-p", options->sampling.min_p, "share of the best token's probability to keep")
+        ->check(CLI::Range(0.0, 1.0));
     command->add_option("--seed", options->sampling.seed, "same seed, same text");
     command->add_flag("--ignore-eos", options->sampling.ignore_eos, "do not stop at the end-of-text token");
-    command->add_flag("--special", options->special, "spellings of special tokens in the prompt become those tokens");
-    command->add_option("--compute", options->compute, "serve: as the server computes; f32: float32 activations")->check(CLI::IsMember({"f32", "serve"}));
-    command->add_option("--logprobs", options->sampling.top_logprobs, "report log-probabilities (0: of the chosen tokens)")->check(CLI::Range(0, engine::max_top_logprobs));
+    command->add_flag("--special", options->special,
+                      "spellings of special tokens in the prompt become those tokens");
+    command
+        ->add_option("--compute", options->compute, "serve: as the server computes; f32: float32 activations")
+        ->check(CLI::IsMember({"f32", "serve"}));
+    command
+        ->add_option("--logprobs", options->sampling.top_logprobs,
+                     "report log-probabilities (0: of the chosen tokens)")
+        ->check(CLI::Range(0, engine::max_top_logprobs));
     command->add_flag("--json", options->json, "one JSON object instead of text");
     command->callback([options, prompt, file, &exit] {
         if (prompt->count() + file->count() == 0) throw CLI::RequiredError("--prompt or --prompt-file");

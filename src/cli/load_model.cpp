@@ -16,14 +16,16 @@ namespace {
 // "loading ███░░ 42 %" on a terminal, one line at the start and the end otherwise.
 class LoadingBar {
   public:
-    explicit LoadingBar(bool quiet, std::string name) : quiet_(quiet), terminal_(isatty(STDERR_FILENO)), name_(std::move(name)) {}
+    explicit LoadingBar(bool quiet, std::string name)
+        : quiet_(quiet), terminal_(isatty(STDERR_FILENO)), name_(std::move(name)) {}
     void update(uint64_t done, uint64_t total) {
         const int percent = total ? static_cast<int>(100 * done / total) : 100;
         if (quiet_ || percent == shown_) return;
         if (terminal_) {
             std::string bar;
             for (int i = 0; i < 30; ++i) bar += i * 100 < percent * 30 ? "█" : "░";
-            std::fprintf(stderr, "\rloading %s %s %3d %%%s", name_.c_str(), bar.c_str(), percent, percent == 100 ? "\n" : "");
+            std::fprintf(stderr, "\rloading %s %s %3d %%%s", name_.c_str(), bar.c_str(), percent,
+                         percent == 100 ? "\n" : "");
         } else if (shown_ < 0) {
             std::fprintf(stderr, "loading %s (%s)\n", name_.c_str(), format_bytes(total).c_str());
         } else if (percent == 100) {
@@ -44,34 +46,48 @@ std::string display_name(const std::filesystem::path& path) {
     return std::filesystem::is_directory(normal) ? normal.filename().string() : normal.stem().string();
 }
 
-// Blocks for the KV cache: what was asked for, else a quarter of the free memory, but no more than all running sequences could
-// fill and no less than one sequence of the wanted context, if that fits at all.
+// Blocks for the KV cache: what was asked for, else a quarter of the free memory, but no more than all
+// running sequences could fill and no less than one sequence of the wanted context, if that fits at all.
 Result<int32_t> choose_block_count(const LoadOptions& options, const kv::Layout& layout, int32_t context) {
     const uint64_t block = layout.block_bytes, available = available_memory();
-    const uint64_t per_sequence = static_cast<uint64_t>((context + kv::block_tokens - 1) / kv::block_tokens) + 1;
+    const uint64_t per_sequence =
+        static_cast<uint64_t>((context + kv::block_tokens - 1) / kv::block_tokens) + 1;
     uint64_t count = 0;
     if (options.kv_memory_mib > 0) {
         count = (static_cast<uint64_t>(options.kv_memory_mib) << 20) / block;
         if (available != 0 && count * block > available)
-            return Error{ErrorCode::resource_exhausted, "a KV cache of " + format_bytes(count * block) + " was asked for; " + format_bytes(available) + " are available"};
+            return Error{ErrorCode::resource_exhausted, "a KV cache of " + format_bytes(count * block) +
+                                                            " was asked for; " + format_bytes(available) +
+                                                            " are available"};
     } else {
         const uint64_t budget = available ? available / 4 : uint64_t{1} << 30;
         count = std::min(budget / block, per_sequence * static_cast<uint64_t>(options.max_running));
     }
     count = std::min<uint64_t>(count, 1 << 24);
     if (count < 2)
-        return Error{ErrorCode::resource_exhausted, "no room for the KV cache: a block of " + std::to_string(kv::block_tokens) + " tokens takes " +
-                                                        format_bytes(block) + ", " + format_bytes(available) + " are available"};
+        return Error{ErrorCode::resource_exhausted, "no room for the KV cache: a block of " +
+                                                        std::to_string(kv::block_tokens) + " tokens takes " +
+                                                        format_bytes(block) + ", " + format_bytes(available) +
+                                                        " are available"};
     return static_cast<int32_t>(count);
 }
 
 }  // namespace
 
 void add_load_options(CLI::App& command, LoadOptions& options) {
-    command.add_option("--model,-m", options.model, "GGUF file, safetensors file, or folder with config.json and safetensors")->required();
-    command.add_option("--threads,-t", options.threads, "threads that compute (0: all processors)")->check(CLI::Range(0, 1024));
-    command.add_option("--context", options.context, "tokens a request can have at most (0: the model's limit)")->check(CLI::Range(0, 1 << 24));
-    command.add_option("--kv-memory", options.kv_memory_mib, "MiB for the KV cache (0: a quarter of the free memory)")->check(CLI::Range(0, 1 << 24));
+    command
+        .add_option("--model,-m", options.model,
+                    "GGUF file, safetensors file, or folder with config.json and safetensors")
+        ->required();
+    command.add_option("--threads,-t", options.threads, "threads that compute (0: all processors)")
+        ->check(CLI::Range(0, 1024));
+    command
+        .add_option("--context", options.context, "tokens a request can have at most (0: the model's limit)")
+        ->check(CLI::Range(0, 1 << 24));
+    command
+        .add_option("--kv-memory", options.kv_memory_mib,
+                    "MiB for the KV cache (0: a quarter of the free memory)")
+        ->check(CLI::Range(0, 1 << 24));
 }
 
 Result<ModelInMemory> load_model_only(const LoadOptions& options) {
@@ -85,8 +101,10 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options) {
     m.checkpoint = std::move(*checkpoint);
     m.name = display_name(options.model);
     auto tokenizer = tokenizer::Tokenizer::from_checkpoint(*m.checkpoint);
-    if (tokenizer) m.tokenizer = std::move(*tokenizer);
-    else if (options.need_tokenizer) return std::move(tokenizer).error();
+    if (tokenizer)
+        m.tokenizer = std::move(*tokenizer);
+    else if (options.need_tokenizer)
+        return std::move(tokenizer).error();
     m.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : available_processors());
     LoadingBar bar(options.quiet, m.name);
     models::LoadOptions load;
@@ -97,8 +115,9 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options) {
     if (!model) return std::move(model).error();
     m.model = std::move(*model);
     if (m.tokenizer && m.tokenizer->vocabulary_size() > m.model->info().vocabulary)
-        return Error{ErrorCode::corrupt_data, "the tokenizer has " + std::to_string(m.tokenizer->vocabulary_size()) + " tokens, the model only " +
-                                                  std::to_string(m.model->info().vocabulary)};
+        return Error{ErrorCode::corrupt_data,
+                     "the tokenizer has " + std::to_string(m.tokenizer->vocabulary_size()) +
+                         " tokens, the model only " + std::to_string(m.model->info().vocabulary)};
     return m;
 }
 
@@ -108,9 +127,12 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     LoadedModel loaded;
     loaded.memory = std::move(*memory);
     ModelInMemory& m = loaded.memory;
-    const int32_t trained = m.model->info().context_length, context = options.context > 0 ? options.context : trained;
+    const int32_t trained = m.model->info().context_length,
+                  context = options.context > 0 ? options.context : trained;
     if (context > trained)
-        return Error{ErrorCode::invalid_argument, "--context " + std::to_string(context) + " is more than the model was trained for (" + std::to_string(trained) + ")"};
+        return Error{ErrorCode::invalid_argument, "--context " + std::to_string(context) +
+                                                      " is more than the model was trained for (" +
+                                                      std::to_string(trained) + ")"};
     const kv::KvType type = options.compute == kernels::Compute::f32 ? kv::KvType::f32 : kv::KvType::f16;
     const kv::Layout layout = m.model->kv_layout(type);
     auto count = choose_block_count(options, layout, context);
@@ -127,7 +149,10 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     if (m.tokenizer) engine.end_of_generation = m.tokenizer->end_of_generation();
     loaded.engine = engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine);
     if (!options.quiet && loaded.engine->context_length() < context)
-        std::fprintf(stderr, "the KV cache holds %d tokens, fewer than the context of %d: longer requests are refused\n", loaded.engine->context_length(), context);
+        std::fprintf(
+            stderr,
+            "the KV cache holds %d tokens, fewer than the context of %d: longer requests are refused\n",
+            loaded.engine->context_length(), context);
     return loaded;
 }
 

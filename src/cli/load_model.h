@@ -24,10 +24,10 @@ struct LoadOptions {
     int threads = 0;              // 0: all processors of this process
     int context = 0;              // tokens per request; 0: the model's own limit, as far as memory allows
     int max_running = 64, max_waiting = 1024, max_rows = 512;
-    int64_t kv_memory_mib = 0;    // 0: a quarter of what is available after loading
+    int64_t kv_memory_mib = 0;  // 0: a quarter of what is available after loading
     kernels::Compute compute = kernels::Compute::serve;
     bool need_tokenizer = true;
-    bool quiet = false;           // no progress on stderr
+    bool quiet = false;  // no progress on stderr
 };
 
 // Adds --model, --threads, --context, ... to a command.

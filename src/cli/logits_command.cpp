@@ -36,7 +36,8 @@ class Run {
         const auto rows = static_cast<int32_t>(tokens.size());
         batch.sequences = {{0, rows, position_, table_}};
         for (int i = rows - wanted; i < rows; ++i) batch.logit_rows.push_back(i);
-        std::vector<float> logits(static_cast<size_t>(wanted) * static_cast<size_t>(model_->info().vocabulary));
+        std::vector<float> logits(static_cast<size_t>(wanted) *
+                                  static_cast<size_t>(model_->info().vocabulary));
         model_->forward(batch, blocks_, logits.data());
         position_ += rows;
         return logits;
@@ -55,8 +56,10 @@ class Run {
 void append_rows(std::string& out, const std::vector<float>& values, int vocabulary) {
     out += '[';
     for (size_t i = 0; i < values.size(); ++i) {
-        if (i % static_cast<size_t>(vocabulary) == 0) out += i ? "],[" : "[";
-        else out += ',';
+        if (i % static_cast<size_t>(vocabulary) == 0)
+            out += i ? "],[" : "[";
+        else
+            out += ',';
         char text[32];
         std::snprintf(text, sizeof text, "%.9g", static_cast<double>(values[i]));
         out += text;
@@ -72,19 +75,27 @@ Status run(const LogitsOptions& options) {
     if (count == 0) return Error{ErrorCode::invalid_argument, "--tokens needs at least one token id"};
     for (int token : options.tokens)
         if (token < 0 || token >= vocabulary)
-            return Error{ErrorCode::invalid_argument, "token " + std::to_string(token) + " is not in the vocabulary of " + std::to_string(vocabulary)};
+            return Error{ErrorCode::invalid_argument, "token " + std::to_string(token) +
+                                                          " is not in the vocabulary of " +
+                                                          std::to_string(vocabulary)};
     if (count + options.greedy > model.info().context_length)
-        return Error{ErrorCode::invalid_argument, std::to_string(count + options.greedy) + " tokens are more than the context of " + std::to_string(model.info().context_length)};
-    auto sequence = Run::create(model, options.load.compute == kernels::Compute::f32 ? kv::KvType::f32 : kv::KvType::f16, count + options.greedy);
+        return Error{ErrorCode::invalid_argument, std::to_string(count + options.greedy) +
+                                                      " tokens are more than the context of " +
+                                                      std::to_string(model.info().context_length)};
+    auto sequence =
+        Run::create(model, options.load.compute == kernels::Compute::f32 ? kv::KvType::f32 : kv::KvType::f16,
+                    count + options.greedy);
     if (!sequence) return std::move(sequence).error();
     const int last = std::min(options.last, count), chunk = options.chunk > 0 ? options.chunk : count;
     std::vector<float> logits;
     for (int at = 0; at < count; at += chunk) {
         const int end = std::min(count, at + chunk), wanted = std::max(0, end - std::max(at, count - last));
-        const auto part = sequence->forward({options.tokens.begin() + at, options.tokens.begin() + end}, wanted);
+        const auto part =
+            sequence->forward({options.tokens.begin() + at, options.tokens.begin() + end}, wanted);
         logits.insert(logits.end(), part.begin(), part.end());
     }
-    std::vector<float> row(logits.empty() ? logits.end() : logits.end() - vocabulary, logits.end()), greedy_logits;
+    std::vector<float> row(logits.empty() ? logits.end() : logits.end() - vocabulary, logits.end()),
+        greedy_logits;
     std::vector<TokenId> greedy;
     const auto& table = kernels::kernel_table(loaded->isa);
     for (int i = 0; i < options.greedy; ++i) {
@@ -106,15 +117,25 @@ Status run(const LogitsOptions& options) {
 
 void add_logits_command(CLI::App& app, ExitStatus& exit) {
     auto options = std::make_shared<LogitsOptions>();
-    CLI::App* command = app.add_subcommand("logits", "Print the logits of the last positions of a token sequence, and a greedy continuation");
+    CLI::App* command = app.add_subcommand(
+        "logits", "Print the logits of the last positions of a token sequence, and a greedy continuation");
     options->load.need_tokenizer = false;
     options->load.quiet = true;
     add_load_options(*command, options->load);
-    command->add_option("--tokens", options->tokens, "token ids, separated by commas")->delimiter(',')->required();
-    command->add_option("--last", options->last, "positions to print, counted from the end")->check(CLI::Range(1, 1 << 20));
-    command->add_option("--greedy", options->greedy, "tokens to continue with, most likely first")->check(CLI::Range(0, 1 << 20));
-    command->add_option("--chunk", options->chunk, "compute the sequence in chunks of this many tokens (0: at once)")->check(CLI::Range(0, 1 << 20));
-    command->add_option("--compute", options->compute, "f32: float32 activations; serve: as the server computes")->check(CLI::IsMember({"f32", "serve"}));
+    command->add_option("--tokens", options->tokens, "token ids, separated by commas")
+        ->delimiter(',')
+        ->required();
+    command->add_option("--last", options->last, "positions to print, counted from the end")
+        ->check(CLI::Range(1, 1 << 20));
+    command->add_option("--greedy", options->greedy, "tokens to continue with, most likely first")
+        ->check(CLI::Range(0, 1 << 20));
+    command
+        ->add_option("--chunk", options->chunk,
+                     "compute the sequence in chunks of this many tokens (0: at once)")
+        ->check(CLI::Range(0, 1 << 20));
+    command
+        ->add_option("--compute", options->compute, "f32: float32 activations; serve: as the server computes")
+        ->check(CLI::IsMember({"f32", "serve"}));
     command->add_flag("--json", options->json, "JSON output (the only form there is)");
     command->callback([options, &exit] {
         options->load.compute = options->compute == "serve" ? kernels::Compute::serve : kernels::Compute::f32;

@@ -1,7 +1,7 @@
 // The engine as the layers above see it: token sequences in, streams of sampled tokens out. It knows no text.
 //
-// The output of a request is a pure function of (model, prompt, sampling parameters, seed): bit-identical whatever
-// else runs beside it, however the prompt is chunked, however many threads compute.
+// The output of a request is a pure function of (model, prompt, sampling parameters, seed): bit-identical
+// whatever else runs beside it, however the prompt is chunked, however many threads compute.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct SamplingParams {
     int32_t max_tokens = 16;        // >= 1
     std::vector<TokenId> stop_ids;  // end the answer; reported as FinishReason::stop, not part of the output
     bool ignore_eos = false;        // the model's own end-of-generation tokens do not stop
-    int32_t top_logprobs = -1;      // -1: none; 0: of the sampled token; n: and of the n most likely (<= max_top_logprobs)
+    int32_t top_logprobs =
+        -1;  // -1: none; 0: of the sampled token; n: and of the n most likely (<= max_top_logprobs)
 };
 constexpr int32_t max_top_logprobs = 20;
 
@@ -39,7 +40,7 @@ struct TokenLogprob {
 
 struct SampledToken {
     TokenId token = -1;
-    float logprob = 0.0f;                   // valid if top_logprobs >= 0
+    float logprob = 0.0f;                    // valid if top_logprobs >= 0
     std::vector<TokenLogprob> top_logprobs;  // most likely first, ties by lower id
 };
 
@@ -56,11 +57,11 @@ struct Finish {
     int32_t prompt_tokens = 0;
     int32_t cached_tokens = 0;  // prompt tokens whose computation was reused
     int32_t completion_tokens = 0;
-    Error error;                // only for FinishReason::error
+    Error error;  // only for FinishReason::error
 };
 
-// Called on the engine thread, in order, for one request: on_token zero or more times, then on_finish exactly once.
-// Must return quickly and not call back into the engine other than cancel().
+// Called on the engine thread, in order, for one request: on_token zero or more times, then on_finish exactly
+// once. Must return quickly and not call back into the engine other than cancel().
 struct Listener {
     std::function<void(const SampledToken&)> on_token;
     std::function<void(const Finish&)> on_finish;
@@ -85,15 +86,16 @@ class Engine {
   public:
     virtual ~Engine() = default;  // cancels what is left, then joins
 
-    // Checks the request and queues it. Errors: invalid_argument (bad token, bad parameter, prompt longer than the
-    // context; the message has the numbers), resource_exhausted (queue full). Any thread; does not block on compute.
+    // Checks the request and queues it. Errors: invalid_argument (bad token, bad parameter, prompt longer
+    // than the context; the message has the numbers), resource_exhausted (queue full). Any thread; does not
+    // block on compute.
     virtual Result<RequestId> submit(Request request, Listener listener) = 0;
-    // Ends the request at the next step boundary, whatever its stage, and returns its blocks. Unknown or finished ids
-    // are ignored. Any thread; on_finish(cancelled) still comes, on the engine thread.
+    // Ends the request at the next step boundary, whatever its stage, and returns its blocks. Unknown or
+    // finished ids are ignored. Any thread; on_finish(cancelled) still comes, on the engine thread.
     virtual void cancel(RequestId id) = 0;
 
-    virtual EngineStats stats() const = 0;         // any thread
-    virtual int32_t context_length() const = 0;    // prompt + completion tokens a request can have at most
+    virtual EngineStats stats() const = 0;       // any thread
+    virtual int32_t context_length() const = 0;  // prompt + completion tokens a request can have at most
     virtual int32_t vocabulary_size() const = 0;
 };
 

@@ -22,12 +22,14 @@ struct Sequence {
     std::vector<TokenId> tokens;  // prompt, then output
     int32_t computed = 0;         // tokens with keys and values in `blocks`
     std::vector<kv::BlockId> blocks;
-    int32_t counted = 0;          // prompt tokens already counted as computed (a preempted prompt is computed again)
+    int32_t counted = 0;  // prompt tokens already counted as computed (a preempted prompt is computed again)
     bool cancelled = false, done = false;
 
     int32_t prompt_tokens() const { return static_cast<int32_t>(request.prompt.size()); }
     int32_t generated() const { return static_cast<int32_t>(tokens.size()) - prompt_tokens(); }
-    SequenceView view() const { return {static_cast<int32_t>(tokens.size()), computed, static_cast<int32_t>(blocks.size())}; }
+    SequenceView view() const {
+        return {static_cast<int32_t>(tokens.size()), computed, static_cast<int32_t>(blocks.size())};
+    }
 };
 
 class LocalEngine final : public Engine {
@@ -38,9 +40,11 @@ class LocalEngine final : public Engine {
         limits_.max_running = options.max_running;
         limits_.block_tokens = kv::block_tokens;
         const int64_t pool_tokens = int64_t{blocks.total()} * kv::block_tokens;
-        const int32_t wanted = options.context_length > 0 ? options.context_length : model.info().context_length;
+        const int32_t wanted =
+            options.context_length > 0 ? options.context_length : model.info().context_length;
         context_length_ = static_cast<int32_t>(std::min<int64_t>(wanted, pool_tokens));
-        for (int i = 0; i < pool.threads(); ++i) samplers_.emplace_back(kernels::kernel_table(options.isa), model.info().vocabulary);
+        for (int i = 0; i < pool.threads(); ++i)
+            samplers_.emplace_back(kernels::kernel_table(options.isa), model.info().vocabulary);
         stats_.blocks_total = blocks.total();
         stats_.blocks_free = blocks.free();
         thread_ = std::thread([this] { run(); });
@@ -93,8 +97,8 @@ class LocalEngine final : public Engine {
     SchedulerLimits limits_;
     int32_t context_length_ = 0;
 
-    // The mailbox: the only state shared with other threads. The lock is held for a few instructions, never over compute or a
-    // listener.
+    // The mailbox: the only state shared with other threads. The lock is held for a few instructions, never
+    // over compute or a listener.
     mutable std::mutex mutex_;
     std::condition_variable wake_;
     std::vector<Pointer> arrived_;
@@ -119,15 +123,19 @@ class LocalEngine final : public Engine {
 
 Result<RequestId> LocalEngine::submit(Request request, Listener listener) {
     const int32_t vocabulary = model_.info().vocabulary;
-    if (request.prompt.empty()) return Error{ErrorCode::invalid_argument, "the prompt is empty: at least one token is needed"};
+    if (request.prompt.empty())
+        return Error{ErrorCode::invalid_argument, "the prompt is empty: at least one token is needed"};
     for (TokenId token : request.prompt)
         if (token < 0 || token >= vocabulary)
-            return Error{ErrorCode::invalid_argument,
-                         "prompt token " + std::to_string(token) + " is not in the vocabulary of " + std::to_string(vocabulary) + " tokens"};
+            return Error{ErrorCode::invalid_argument, "prompt token " + std::to_string(token) +
+                                                          " is not in the vocabulary of " +
+                                                          std::to_string(vocabulary) + " tokens"};
     if (Status status = check(request.sampling, vocabulary); !status) return status.error();
     if (request.prompt.size() >= static_cast<size_t>(context_length_))
-        return Error{ErrorCode::invalid_argument, "the prompt has " + std::to_string(request.prompt.size()) + " tokens; the context holds " +
-                                                      std::to_string(context_length_) + ", and at least one must be left for the answer"};
+        return Error{ErrorCode::invalid_argument, "the prompt has " + std::to_string(request.prompt.size()) +
+                                                      " tokens; the context holds " +
+                                                      std::to_string(context_length_) +
+                                                      ", and at least one must be left for the answer"};
     auto sequence = std::make_unique<Sequence>();
     sequence->tokens = request.prompt;
     sequence->request = std::move(request);
@@ -138,7 +146,8 @@ Result<RequestId> LocalEngine::submit(Request request, Listener listener) {
         if (stopping_) return Error{ErrorCode::cancelled, "the engine is shutting down"};
         if (queued_ >= options_.max_waiting) {
             ++stats_.rejected_total;
-            return Error{ErrorCode::resource_exhausted, "the queue is full: " + std::to_string(queued_) + " requests are waiting"};
+            return Error{ErrorCode::resource_exhausted,
+                         "the queue is full: " + std::to_string(queued_) + " requests are waiting"};
         }
         ++queued_;
         id = sequence->id = next_id_++;
@@ -208,13 +217,15 @@ void LocalEngine::schedule() {
     std::vector<SequenceView> running, waiting;
     for (const Pointer& s : running_) running.push_back(s->view());
     for (const Pointer& s : waiting_) {
-        if (waiting.size() >= static_cast<size_t>(limits_.max_running)) break;  // no more can start in one step
+        if (waiting.size() >= static_cast<size_t>(limits_.max_running))
+            break;  // no more can start in one step
         waiting.push_back(s->view());
     }
     const Plan decision = plan(running, waiting, blocks_.free(), limits_);
     for (const Plan::Work& work : decision.work) {
         const auto index = static_cast<size_t>(work.sequence);
-        Sequence* s = index < running_.size() ? running_[index].get() : waiting_[index - running_.size()].get();
+        Sequence* s =
+            index < running_.size() ? running_[index].get() : waiting_[index - running_.size()].get();
         scheduled_.push_back({s, work.rows});
     }
     for (int32_t index : decision.preempted) {  // youngest first, so that the queue keeps their order
@@ -226,11 +237,13 @@ void LocalEngine::schedule() {
     std::erase(running_, nullptr);
     for (int32_t i = 0; i < decision.admitted; ++i) {
         Sequence& s = *waiting_.front();
-        allocate_blocks(s, static_cast<int32_t>(s.tokens.size()) + 1);  // the whole prompt's, so that it cannot get stuck half-way
+        allocate_blocks(s, static_cast<int32_t>(s.tokens.size()) +
+                               1);  // the whole prompt's, so that it cannot get stuck half-way
         running_.push_back(std::move(waiting_.front()));
         waiting_.pop_front();
     }
-    for (const Scheduled& work : scheduled_) allocate_blocks(*work.sequence, work.sequence->computed + work.rows);
+    for (const Scheduled& work : scheduled_)
+        allocate_blocks(*work.sequence, work.sequence->computed + work.rows);
 }
 
 void LocalEngine::build_batch() {
@@ -240,7 +253,8 @@ void LocalEngine::build_batch() {
     sampled_.clear();
     for (const auto& [s, rows] : scheduled_) {
         const auto first = static_cast<int32_t>(batch_.tokens.size());
-        batch_.tokens.insert(batch_.tokens.end(), s->tokens.begin() + s->computed, s->tokens.begin() + s->computed + rows);
+        batch_.tokens.insert(batch_.tokens.end(), s->tokens.begin() + s->computed,
+                             s->tokens.begin() + s->computed + rows);
         batch_.sequences.push_back({first, rows, s->computed, s->blocks});
         if (s->computed + rows == static_cast<int32_t>(s->tokens.size())) {
             batch_.logit_rows.push_back(first + rows - 1);
@@ -258,7 +272,8 @@ void LocalEngine::step() {
     model_.forward(batch_, blocks_, logits_.data());
     ++counters_.steps_total;
     for (const auto& [s, rows] : scheduled_) {
-        const int32_t prompt_rows = std::clamp(s->prompt_tokens() - std::max(s->computed, s->counted), 0, rows);
+        const int32_t prompt_rows =
+            std::clamp(s->prompt_tokens() - std::max(s->computed, s->counted), 0, rows);
         s->counted += prompt_rows;
         counters_.prompt_tokens_total += static_cast<uint64_t>(prompt_rows);
         s->computed += rows;
@@ -268,7 +283,8 @@ void LocalEngine::step() {
         for (int i = begin; i < end; ++i) {
             const Sequence& s = *sampled_[static_cast<size_t>(i)];
             results_[static_cast<size_t>(i)] = samplers_[static_cast<size_t>(thread)].sample(
-                logits_.data() + static_cast<size_t>(i) * vocabulary, s.request.sampling, static_cast<int64_t>(s.tokens.size()));
+                logits_.data() + static_cast<size_t>(i) * vocabulary, s.request.sampling,
+                static_cast<int64_t>(s.tokens.size()));
         }
     });
     for (size_t i = 0; i < sampled_.size(); ++i) deliver(*sampled_[i], *results_[i]);
@@ -278,23 +294,34 @@ void LocalEngine::deliver(Sequence& s, const Result<SampledToken>& sampled) {
     if (!sampled) return finish(s, FinishReason::error, -1, sampled.error());
     const SamplingParams& params = s.request.sampling;
     const TokenId token = sampled->token;
-    const auto contains = [token](const std::vector<TokenId>& ids) { return std::find(ids.begin(), ids.end(), token) != ids.end(); };
+    const auto contains = [token](const std::vector<TokenId>& ids) {
+        return std::find(ids.begin(), ids.end(), token) != ids.end();
+    };
     s.tokens.push_back(token);
     ++counters_.generated_tokens_total;
     if (contains(params.stop_ids) || (!params.ignore_eos && contains(options_.end_of_generation)))
         return finish(s, FinishReason::stop, token);
     s.listener.on_token(*sampled);
-    if (s.generated() >= params.max_tokens || static_cast<int32_t>(s.tokens.size()) >= context_length_) finish(s, FinishReason::length);
+    if (s.generated() >= params.max_tokens || static_cast<int32_t>(s.tokens.size()) >= context_length_)
+        finish(s, FinishReason::length);
 }
 
 void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, Error error) {
     release_blocks(s);
     s.done = true;
     switch (reason) {
-        case FinishReason::stop: ++counters_.finished_stop_total; break;
-        case FinishReason::length: ++counters_.finished_length_total; break;
-        case FinishReason::cancelled: ++counters_.cancelled_total; break;
-        case FinishReason::error: ++counters_.failed_total; break;
+        case FinishReason::stop:
+            ++counters_.finished_stop_total;
+            break;
+        case FinishReason::length:
+            ++counters_.finished_length_total;
+            break;
+        case FinishReason::cancelled:
+            ++counters_.cancelled_total;
+            break;
+        case FinishReason::error:
+            ++counters_.failed_total;
+            break;
     }
     Finish end;
     end.reason = reason;
@@ -344,7 +371,8 @@ void LocalEngine::publish() {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_local_engine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool, const EngineOptions& options) {
+std::unique_ptr<Engine> make_local_engine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool,
+                                          const EngineOptions& options) {
     return std::make_unique<LocalEngine>(model, blocks, pool, options);
 }
 

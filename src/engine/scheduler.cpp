@@ -6,15 +6,20 @@ namespace deepinfer::engine {
 
 namespace {
 
-int32_t blocks_for(int32_t tokens, const SchedulerLimits& limits) { return (tokens + limits.block_tokens - 1) / limits.block_tokens; }
+int32_t blocks_for(int32_t tokens, const SchedulerLimits& limits) {
+    return (tokens + limits.block_tokens - 1) / limits.block_tokens;
+}
 
 }  // namespace
 
-Plan plan(std::span<const SequenceView> running, std::span<const SequenceView> waiting, int32_t free_blocks, const SchedulerLimits& limits) {
+Plan plan(std::span<const SequenceView> running, std::span<const SequenceView> waiting, int32_t free_blocks,
+          const SchedulerLimits& limits) {
     Plan plan;
     int32_t rows_left = limits.max_rows;
     std::vector<bool> out(running.size(), false);
-    const auto extra_blocks = [&](const SequenceView& s, int32_t rows) { return std::max(0, blocks_for(s.computed + rows, limits) - s.blocks); };
+    const auto extra_blocks = [&](const SequenceView& s, int32_t rows) {
+        return std::max(0, blocks_for(s.computed + rows, limits) - s.blocks);
+    };
 
     // Decoding sequences, oldest first; the youngest give way.
     int32_t youngest = static_cast<int32_t>(running.size()) - 1;
@@ -30,7 +35,9 @@ Plan plan(std::span<const SequenceView> running, std::span<const SequenceView> w
             }
             --youngest;
         }
-        if (need > free_blocks) continue;  // the oldest waits for those that finish; a lone sequence always fits (checked on submission)
+        if (need > free_blocks)
+            continue;  // the oldest waits for those that finish; a lone sequence always fits (checked on
+                       // submission)
         free_blocks -= need;
         --rows_left;
         plan.work.push_back({i, 1});
@@ -52,7 +59,8 @@ Plan plan(std::span<const SequenceView> running, std::span<const SequenceView> w
     int32_t count = static_cast<int32_t>(running.size() - plan.preempted.size());
     if (!plan.preempted.empty()) return plan;  // blocks are short: nobody new
     for (const SequenceView& s : waiting) {
-        if (rows_left == 0 || count >= limits.max_running || blocks_for(s.tokens + 1, limits) > free_blocks) break;
+        if (rows_left == 0 || count >= limits.max_running || blocks_for(s.tokens + 1, limits) > free_blocks)
+            break;
         const int32_t rows = std::min(s.tokens - s.computed, rows_left);
         free_blocks -= blocks_for(s.tokens + 1, limits);
         rows_left -= rows;

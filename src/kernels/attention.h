@@ -14,8 +14,9 @@ struct KvLayerView {
     bool f16 = true;
 };
 
-// Rows [first_row, first_row + rows) of the batch are tokens at positions position.. of one sequence, whose KV blocks are
-// `blocks` (block i holds tokens 64 i .. 64 i + 63; all tokens up to the last row's are stored).
+// Rows [first_row, first_row + rows) of the batch are tokens at positions position.. of one sequence, whose
+// KV blocks are `blocks` (block i holds tokens 64 i .. 64 i + 63; all tokens up to the last row's are
+// stored).
 struct AttentionSequence {
     int first_row = 0, rows = 0, position = 0;
     const uint8_t* const* blocks = nullptr;
@@ -26,8 +27,9 @@ struct AttentionShape {
     int window = 0;  // a query sees itself and the window - 1 tokens before it; 0 = all
 };
 
-// q: [batch rows][heads * head_dim], already scaled; out likewise. Each (row, head) is computed in one fixed order.
-void attention(Context& context, const AttentionShape& shape, const KvLayerView& layer, std::span<const AttentionSequence> sequences,
-               const float* q, float* out);
+// q: [batch rows][heads * head_dim], already scaled; out likewise. Each (row, head) is computed in one fixed
+// order.
+void attention(Context& context, const AttentionShape& shape, const KvLayerView& layer,
+               std::span<const AttentionSequence> sequences, const float* q, float* out);
 
 }  // namespace deepinfer::kernels

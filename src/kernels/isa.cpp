@@ -12,9 +12,12 @@ extern const KernelTable table_avx512;
 
 const char* to_string(Isa isa) {
     switch (isa) {
-        case Isa::portable: return "portable";
-        case Isa::avx2: return "avx2";
-        case Isa::avx512: return "avx512";
+        case Isa::portable:
+            return "portable";
+        case Isa::avx2:
+            return "avx2";
+        case Isa::avx512:
+            return "avx512";
     }
     return "unknown";
 }
@@ -22,10 +25,12 @@ const char* to_string(Isa isa) {
 bool supported(Isa isa) {
     if (isa == Isa::portable) return true;
 #if defined(__x86_64__)
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    const bool avx2 =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
     if (isa == Isa::avx2) return avx2;
     return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vnni");
 #else
     return false;
 #endif
@@ -43,7 +48,8 @@ Result<Isa> choose_isa(std::string_view forced) {
     for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
         if (forced != to_string(isa)) continue;
         if (supported(isa)) return isa;
-        return Error{ErrorCode::unsupported, "this processor lacks what instruction set '" + std::string(forced) + "' needs"};
+        return Error{ErrorCode::unsupported,
+                     "this processor lacks what instruction set '" + std::string(forced) + "' needs"};
     }
     return Error{ErrorCode::invalid_argument,
                  "unknown instruction set '" + std::string(forced) + "': use portable, avx2 or avx512"};
@@ -60,22 +66,31 @@ const KernelTable& kernel_table(Isa isa) {
 
 ActivationLayout activation_layout_for(WeightLayout layout) {
     switch (layout) {
-        case WeightLayout::q4_0: return ActivationLayout::int8_off8;
-        case WeightLayout::q4_1: return ActivationLayout::int8_sum;
-        case WeightLayout::q5_0: return ActivationLayout::int8_off16;
-        case WeightLayout::q8_0: return ActivationLayout::int8_off128;
+        case WeightLayout::q4_0:
+            return ActivationLayout::int8_off8;
+        case WeightLayout::q4_1:
+            return ActivationLayout::int8_sum;
+        case WeightLayout::q5_0:
+            return ActivationLayout::int8_off16;
+        case WeightLayout::q8_0:
+            return ActivationLayout::int8_off128;
         case WeightLayout::q4_k:
-        case WeightLayout::q6_k: return ActivationLayout::int8_256;
-        default: return ActivationLayout::f32;
+        case WeightLayout::q6_k:
+            return ActivationLayout::int8_256;
+        default:
+            return ActivationLayout::f32;
     }
 }
 
 size_t activation_row_bytes(ActivationLayout layout, int columns) {
     const size_t k = static_cast<size_t>(columns);
     switch (layout) {
-        case ActivationLayout::f32: return k * 4;
-        case ActivationLayout::int8_256: return k / 256 * 340;
-        default: return (k + 63) / 64 * 2 * 40;
+        case ActivationLayout::f32:
+            return k * 4;
+        case ActivationLayout::int8_256:
+            return k / 256 * 340;
+        default:
+            return (k + 63) / 64 * 2 * 40;
     }
 }
 

@@ -16,10 +16,10 @@ enum class Isa {
 };
 
 const char* to_string(Isa isa);
-bool supported(Isa isa);           // by this processor and operating system, and compiled in
+bool supported(Isa isa);            // by this processor and operating system, and compiled in
 std::vector<Isa> supported_isas();  // slowest first
-// The best supported one, or the one named by `forced` ("portable", "avx2", "avx512"; empty: no wish). An unknown or
-// unsupported name is an error.
+// The best supported one, or the one named by `forced` ("portable", "avx2", "avx512"; empty: no wish). An
+// unknown or unsupported name is an error.
 Result<Isa> choose_isa(std::string_view forced);
 
 }  // namespace deepinfer::kernels

@@ -1,9 +1,9 @@
-// The kernels of one instruction set, as a table of functions: the border between the code that is compiled several
-// times (simd/) and the rest. Plain C types only.
+// The kernels of one instruction set, as a table of functions: the border between the code that is compiled
+// several times (simd/) and the rest. Plain C types only.
 //
 // Arithmetic order, the same in every table (so all instruction sets give the same bits):
-//   an output element has one accumulator, which runs over k in increasing order; nothing depends on the number of
-//   rows, the row tile, the thread or the panel. docs/design/numerics.md has the reasons.
+//   an output element has one accumulator, which runs over k in increasing order; nothing depends on the
+//   number of rows, the row tile, the thread or the panel. docs/design/numerics.md has the reasons.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,21 @@
 
 namespace deepinfer::kernels {
 
-// Weights repacked for the kernels: panels of 16 outputs, k running forward inside. pack.h has the exact bytes.
+// Weights repacked for the kernels: panels of 16 outputs, k running forward inside. pack.h has the exact
+// bytes.
 enum class WeightLayout : uint8_t { f32, f16, bf16, q4_0, q4_1, q5_0, q8_0, q4_k, q6_k };
 constexpr int panel_outputs = 16;
 
-// Activations as a kernel reads them: rows in tiles of R, per block of k: values, then scale, then a helper per row.
+// Activations as a kernel reads them: rows in tiles of R, per block of k: values, then scale, then a helper
+// per row.
 enum class ActivationLayout : uint8_t {
     f32,          // [k][R] float
     int8_off8,    // per 32: [8][R][4] int8 | [R] float scale | [R] int32 -8 * sum       (Q4_0)
     int8_off16,   //                                            | [R] int32 -16 * sum      (Q5_0)
     int8_off128,  //                                            | [R] int32 -128 * sum     (Q8_0)
     int8_sum,     //                                            | [R] float scale * sum    (Q4_1)
-    int8_256,     // per 256: [64][R][4] int8 | [4][R] int16 pairs of sums of 32 | [16][R] int32 -32 * sum of 16 | [R] scale
+    int8_256,  // per 256: [64][R][4] int8 | [4][R] int16 pairs of sums of 32 | [16][R] int32 -32 * sum of 16
+               // | [R] scale
 };
 constexpr int activation_layouts = 6;
 
@@ -41,7 +44,7 @@ struct GemmArgs {
     ActivationTiles activations;
     float* y = nullptr;  // y[row * ldy + output]
     size_t ldy = 0;
-    int outputs = 0;                     // valid outputs; the last panel may have fewer than 16
+    int outputs = 0;                      // valid outputs; the last panel may have fewer than 16
     int first_panel = 0, last_panel = 0;  // this call computes panels [first, last)
     uint8_t* scratch = nullptr;           // gemm_scratch_bytes(), 64-byte aligned, one per thread
 };
@@ -49,9 +52,9 @@ struct GemmArgs {
 // One query tile. Rows are query vectors that share a KV head; they may belong to different tokens.
 // K block: [head_dim][64 keys], V block: [64 keys][head_dim], of float or half (kv_f16).
 struct AttentionArgs {
-    const float* q = nullptr;  // [rows][head_dim], already multiplied by the softmax scale
-    int rows = 0;              // <= attention_tile_rows
-    int head_dim = 0;          // multiple of 16
+    const float* q = nullptr;        // [rows][head_dim], already multiplied by the softmax scale
+    int rows = 0;                    // <= attention_tile_rows
+    int head_dim = 0;                // multiple of 16
     const int* first_key = nullptr;  // row i attends to keys [first_key[i], last_key[i])
     const int* last_key = nullptr;
     const uint8_t* const* blocks = nullptr;  // start of each 64-token block in the KV pool
@@ -71,24 +74,30 @@ struct KernelTable {
     // One tile: rows [0, rows) of x (leading dimension ldx) into `out`, laid out as above.
     void (*quantize)(ActivationLayout, const float* x, size_t ldx, int rows, int columns, uint8_t* out);
     void (*gemm)(WeightLayout, const GemmArgs&);
-    // y[r][0..16) (+)= over k in [0, columns) of panel[k][16] * act[k][R]: a piece of a product whose weights are dequantised
-    // on the way. `add` continues the accumulators that y holds.
-    void (*gemm_piece_f32)(const float* panel, const float* act, int rows, int columns, float* y, size_t ldy, bool add);
+    // y[r][0..16) (+)= over k in [0, columns) of panel[k][16] * act[k][R]: a piece of a product whose weights
+    // are dequantised on the way. `add` continues the accumulators that y holds.
+    void (*gemm_piece_f32)(const float* panel, const float* act, int rows, int columns, float* y, size_t ldy,
+                           bool add);
 
     void (*attention_partials)(const AttentionArgs&);
     // out[head_dim] = row `row` of n partials of `rows` rows, `stride` floats apart, merged in key order.
-    void (*attention_merge)(const float* first, size_t stride, int n, int rows, int row, int head_dim, float* out);
+    void (*attention_merge)(const float* first, size_t stride, int n, int rows, int row, int head_dim,
+                            float* out);
     // Scatters token vectors into a block: k[d] to K[d][slot], v to V[slot][d].
-    void (*store_kv)(const float* k, const float* v, int head_dim, int slot, bool f16, uint8_t* k_block, uint8_t* v_block);
+    void (*store_kv)(const float* k, const float* v, int head_dim, int slot, bool f16, uint8_t* k_block,
+                     uint8_t* v_block);
 
-    void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);  // y = x / rms(x) * weight
-    void (*rope)(float* x, const float* cos_sin, int rotary_dim, bool interleaved);     // cos_sin: [rotary_dim/2] cos, then sin
-    void (*silu_mul)(const float* gate, const float* up, int n, float* y);              // y = silu(gate) * up
-    void (*gelu_mul)(const float* gate, const float* up, int n, float* y);              // tanh form
+    void (*rms_norm)(const float* x, const float* weight, float eps, int n,
+                     float* y);  // y = x / rms(x) * weight
+    void (*rope)(float* x, const float* cos_sin, int rotary_dim,
+                 bool interleaved);  // cos_sin: [rotary_dim/2] cos, then sin
+    void (*silu_mul)(const float* gate, const float* up, int n, float* y);  // y = silu(gate) * up
+    void (*gelu_mul)(const float* gate, const float* up, int n, float* y);  // tanh form
     void (*add)(const float* x, const float* y, int n, float* out);
     void (*scale)(float* x, float factor, int n);
-    void (*exp_scaled)(const float* x, int n, float max, float scale, float* y);  // y = exp((x - max) * scale), x <= max
-    int (*argmax)(const float* x, int n);                  // lowest index of the maximum
+    void (*exp_scaled)(const float* x, int n, float max, float scale,
+                       float* y);                            // y = exp((x - max) * scale), x <= max
+    int (*argmax)(const float* x, int n);                    // lowest index of the maximum
     float (*log_sum_exp)(const float* x, int n, float max);  // max + log(sum(exp(x - max)))
 };
 

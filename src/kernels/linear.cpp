@@ -11,14 +11,18 @@ namespace {
 
 constexpr int piece_columns = 256;  // a whole number of blocks of every format
 
-uint8_t* align64(uint8_t* p) { return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(p) + 63) & ~uintptr_t{63}); }
+uint8_t* align64(uint8_t* p) {
+    return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(p) + 63) & ~uintptr_t{63});
+}
 
 bool has_kernel(TensorType type, Compute compute) {
     if (!packed_layout(type)) return false;
-    return compute == Compute::serve || type == TensorType::f32 || type == TensorType::f16 || type == TensorType::bf16;
+    return compute == Compute::serve || type == TensorType::f32 || type == TensorType::f16 ||
+           type == TensorType::bf16;
 }
 
-// Panels per hand-out: few rows are bound by memory and want long runs; many rows are bound by compute and want balance.
+// Panels per hand-out: few rows are bound by memory and want long runs; many rows are bound by compute and
+// want balance.
 int panels_per_piece(int panels, int rows, int threads) {
     const int share = (panels + threads - 1) / threads;
     return std::max(1, rows <= 12 ? (share + 3) / 4 : std::min(share, 8));
@@ -50,13 +54,16 @@ const ActivationTiles& Activations::form(Context& context, ActivationLayout layo
     for (int t = 0; t <= tiles; ++t)  // equal tiles: 16 rows are 8 + 8, not 12 + 4
         form.first_row[static_cast<size_t>(t)] = static_cast<int>(static_cast<int64_t>(rows_) * t / tiles);
     const size_t stride = activation_row_bytes(layout, columns_);
-    if (form.bytes.size() < stride * static_cast<size_t>(rows_) + 64) form.bytes.resize(stride * static_cast<size_t>(rows_) + 64);
+    if (form.bytes.size() < stride * static_cast<size_t>(rows_) + 64)
+        form.bytes.resize(stride * static_cast<size_t>(rows_) + 64);
     uint8_t* out = align64(form.bytes.data());
     context.pool.for_each(tiles, std::max(1, 16 / most), [&](int begin, int end, int) {
         for (int t = begin; t < end; ++t) {
-            const int first = form.first_row[static_cast<size_t>(t)], rows = form.first_row[static_cast<size_t>(t) + 1] - first;
-            context.table.quantize(layout, x_ + static_cast<size_t>(first) * static_cast<size_t>(columns_), static_cast<size_t>(columns_),
-                                   rows, columns_, out + stride * static_cast<size_t>(first));
+            const int first = form.first_row[static_cast<size_t>(t)],
+                      rows = form.first_row[static_cast<size_t>(t) + 1] - first;
+            context.table.quantize(layout, x_ + static_cast<size_t>(first) * static_cast<size_t>(columns_),
+                                   static_cast<size_t>(columns_), rows, columns_,
+                                   out + stride * static_cast<size_t>(first));
         }
     });
     form.tiles = {rows_, columns_, tiles, form.first_row.data(), out, stride};
@@ -79,18 +86,22 @@ Linear::Linear(Context& context, const MatrixView& view, Compute compute, uint8_
     layout_ = *packed_layout(view.type);
     packed_ = memory;
     const int panels = (outputs_ + panel_outputs - 1) / panel_outputs;
-    const size_t panel = panel_bytes(layout_, columns_), row = row_bytes(view.type, static_cast<size_t>(columns_));
+    const size_t panel = panel_bytes(layout_, columns_),
+                 row = row_bytes(view.type, static_cast<size_t>(columns_));
     context.pool.for_each(panels, 16, [&](int begin, int end, int) {
         for (int p = begin; p < end; ++p)
             pack_panel(layout_, view.data.data() + static_cast<size_t>(p) * panel_outputs * row,
-                       std::min(panel_outputs, outputs_ - p * panel_outputs), columns_, memory + static_cast<size_t>(p) * panel);
+                       std::min(panel_outputs, outputs_ - p * panel_outputs), columns_,
+                       memory + static_cast<size_t>(p) * panel);
     });
 }
 
 void Linear::forward(Context& context, Activations& x, float* y, size_t ldy) const {
     if (x.rows() == 0) return;
-    if (packed_) forward_packed(context, x, y, ldy);
-    else forward_dequantised(context, x, y, ldy);
+    if (packed_)
+        forward_packed(context, x, y, ldy);
+    else
+        forward_dequantised(context, x, y, ldy);
 }
 
 void Linear::forward_packed(Context& context, Activations& x, float* y, size_t ldy) const {
@@ -102,16 +113,18 @@ void Linear::forward_packed(Context& context, Activations& x, float* y, size_t l
     args.outputs = outputs_;
     const int panels = (outputs_ + panel_outputs - 1) / panel_outputs;
     const size_t scratch = gemm_scratch_bytes(layout_, columns_);
-    context.pool.for_each(panels, panels_per_piece(panels, x.rows(), context.pool.threads()), [&](int begin, int end, int thread) {
-        GemmArgs piece = args;
-        piece.first_panel = begin;
-        piece.last_panel = end;
-        piece.scratch = scratch ? context.scratch(thread, scratch) : nullptr;
-        context.table.gemm(layout_, piece);
-    });
+    context.pool.for_each(panels, panels_per_piece(panels, x.rows(), context.pool.threads()),
+                          [&](int begin, int end, int thread) {
+                              GemmArgs piece = args;
+                              piece.first_panel = begin;
+                              piece.last_panel = end;
+                              piece.scratch = scratch ? context.scratch(thread, scratch) : nullptr;
+                              context.table.gemm(layout_, piece);
+                          });
 }
 
-// Dequantises 16 rows x 256 columns at a time and continues the accumulators, which wait in y: the same order as a panel.
+// Dequantises 16 rows x 256 columns at a time and continues the accumulators, which wait in y: the same order
+// as a panel.
 void Linear::forward_dequantised(Context& context, Activations& x, float* y, size_t ldy) const {
     const ActivationTiles& act = x.form(context, ActivationLayout::f32);
     const int panels = (outputs_ + panel_outputs - 1) / panel_outputs;
@@ -119,7 +132,8 @@ void Linear::forward_dequantised(Context& context, Activations& x, float* y, siz
     constexpr size_t piece_floats = static_cast<size_t>(piece_columns) * panel_outputs;
     const size_t out_floats = static_cast<size_t>(act.rows) * panel_outputs;
     context.pool.for_each(panels, 1, [&](int begin, int end, int thread) {
-        auto* rows = reinterpret_cast<float*>(context.scratch(thread, (2 * piece_floats + out_floats) * sizeof(float)));
+        auto* rows = reinterpret_cast<float*>(
+            context.scratch(thread, (2 * piece_floats + out_floats) * sizeof(float)));
         float *panel = rows + piece_floats, *out = panel + piece_floats;
         for (int p = begin; p < end; ++p) {
             const int first = p * panel_outputs, valid = std::min(panel_outputs, outputs_ - first);
@@ -127,18 +141,26 @@ void Linear::forward_dequantised(Context& context, Activations& x, float* y, siz
                 const int n = std::min(piece_columns, columns_ - k0);
                 std::memset(rows, 0, piece_floats * sizeof(float));
                 for (int i = 0; i < valid; ++i)
-                    dequantize_row(rows_.type, rows_.data.data() + static_cast<size_t>(first + i) * row + row_bytes(rows_.type, static_cast<size_t>(k0)),
+                    dequantize_row(rows_.type,
+                                   rows_.data.data() + static_cast<size_t>(first + i) * row +
+                                       row_bytes(rows_.type, static_cast<size_t>(k0)),
                                    rows + i * piece_columns, static_cast<size_t>(n));
                 for (int k = 0; k < n; ++k)
-                    for (int i = 0; i < panel_outputs; ++i) panel[k * panel_outputs + i] = rows[i * piece_columns + k];
+                    for (int i = 0; i < panel_outputs; ++i)
+                        panel[k * panel_outputs + i] = rows[i * piece_columns + k];
                 for (int t = 0; t < act.tiles; ++t) {
                     const int r0 = act.first_row[t], r = act.first_row[t + 1] - r0;
-                    const float* a = reinterpret_cast<const float*>(act.data + static_cast<size_t>(r0) * act.row_stride) + static_cast<size_t>(k0) * static_cast<size_t>(r);
-                    context.table.gemm_piece_f32(panel, a, r, n, out + static_cast<size_t>(r0) * panel_outputs, panel_outputs, k0 > 0);
+                    const float* a =
+                        reinterpret_cast<const float*>(act.data + static_cast<size_t>(r0) * act.row_stride) +
+                        static_cast<size_t>(k0) * static_cast<size_t>(r);
+                    context.table.gemm_piece_f32(
+                        panel, a, r, n, out + static_cast<size_t>(r0) * panel_outputs, panel_outputs, k0 > 0);
                 }
             }
             for (int r = 0; r < act.rows; ++r)
-                std::memcpy(y + static_cast<size_t>(r) * ldy + first, out + static_cast<size_t>(r) * panel_outputs, static_cast<size_t>(valid) * sizeof(float));
+                std::memcpy(y + static_cast<size_t>(r) * ldy + first,
+                            out + static_cast<size_t>(r) * panel_outputs,
+                            static_cast<size_t>(valid) * sizeof(float));
         }
     });
 }

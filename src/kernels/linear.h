@@ -1,11 +1,13 @@
 // y = x W^T for a weight matrix W [outputs, inputs] as a checkpoint stores it.
 //
 // Two ways to compute (Compute):
-//   serve  the format's own kernel where there is one: int8 activations for the quantised formats, one scale per 32 (per 256
-//          for K-quants), float activations for F32/F16/BF16. Formats without a kernel are computed as in f32.
+//   serve  the format's own kernel where there is one: int8 activations for the quantised formats, one scale
+//   per 32 (per 256
+//          for K-quants), float activations for F32/F16/BF16. Formats without a kernel are computed as in
+//          f32.
 //   f32    weights as stored, dequantised exactly, activations float32.
-// Either way an output element is one accumulator over k in increasing order: the same bits for any number of rows, threads
-// and instruction set.
+// Either way an output element is one accumulator over k in increasing order: the same bits for any number of
+// rows, threads and instruction set.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +26,8 @@ namespace deepinfer::kernels {
 
 enum class Compute { serve, f32 };
 
-// What every kernel call needs: the threads, the instruction set, scratch memory per thread. One per model, used by one
-// thread at a time.
+// What every kernel call needs: the threads, the instruction set, scratch memory per thread. One per model,
+// used by one thread at a time.
 class Context {
   public:
     Context(ThreadPool& threads, Isa isa)
@@ -52,8 +54,8 @@ struct MatrixView {
     std::span<const std::byte> data;
 };
 
-// Rows of activations [rows][columns] together with the quantised forms that the kernels asked for so far. Valid while the
-// float rows are unchanged; reset() after changing them.
+// Rows of activations [rows][columns] together with the quantised forms that the kernels asked for so far.
+// Valid while the float rows are unchanged; reset() after changing them.
 class Activations {
   public:
     void reset(const float* x, int rows, int columns);
@@ -78,8 +80,9 @@ class Activations {
 
 class Linear {
   public:
-    // Takes over the matrix: packed into `memory` (packed_bytes() long, zeroed, 64-byte aligned) if there is a kernel for it,
-    // else only referenced, so that `view.data` must stay mapped. Requires columns % 16 == 0.
+    // Takes over the matrix: packed into `memory` (packed_bytes() long, zeroed, 64-byte aligned) if there is
+    // a kernel for it, else only referenced, so that `view.data` must stay mapped. Requires columns % 16 ==
+    // 0.
     static size_t packed_bytes(const MatrixView& view, Compute compute);
     Linear() = default;
     Linear(Context& context, const MatrixView& view, Compute compute, uint8_t* memory);

@@ -12,15 +12,18 @@ namespace {
 void pack_floats(const uint8_t* source, int rows, int columns, size_t value_bytes, uint8_t* panel) {
     for (int n = 0; n < rows; ++n)
         for (int k = 0; k < columns; ++k)
-            std::memcpy(panel + (static_cast<size_t>(k) * panel_outputs + static_cast<size_t>(n)) * value_bytes,
-                        source + (static_cast<size_t>(n) * static_cast<size_t>(columns) + static_cast<size_t>(k)) * value_bytes,
-                        value_bytes);
+            std::memcpy(
+                panel + (static_cast<size_t>(k) * panel_outputs + static_cast<size_t>(n)) * value_bytes,
+                source + (static_cast<size_t>(n) * static_cast<size_t>(columns) + static_cast<size_t>(k)) *
+                             value_bytes,
+                value_bytes);
 }
 
 template <WeightLayout F>
 void pack_block32(const uint8_t* source, int rows, int columns, uint8_t* panel) {
     using L = Block32<F>;
-    constexpr bool has_min = F == WeightLayout::q4_1, has_high = F == WeightLayout::q5_0, bytes8 = F == WeightLayout::q8_0;
+    constexpr bool has_min = F == WeightLayout::q4_1, has_high = F == WeightLayout::q5_0,
+                   bytes8 = F == WeightLayout::q8_0;
     const int blocks = columns / 32;
     for (int i = 0; i < rows; ++i)
         for (int b = 0; b < blocks; ++b) {
@@ -73,7 +76,8 @@ void pack_q4k(const uint8_t* source, int rows, int columns, uint8_t* panel) {
                 high = static_cast<uint8_t>(high | (scale >> 4 | (min >> 4) << 2) << (4 * (s & 1)));
             }
             for (int c = 0; c < 4; ++c)
-                for (int e = 0; e < 32; ++e) o[256 + 512 * c + 64 * (e / 4) + 4 * i + e % 4] = source[16 + 32 * c + e];
+                for (int e = 0; e < 32; ++e)
+                    o[256 + 512 * c + 64 * (e / 4) + 4 * i + e % 4] = source[16 + 32 * c + e];
         }
 }
 
@@ -100,31 +104,49 @@ void pack_q6k(const uint8_t* source, int rows, int columns, uint8_t* panel) {
 
 std::optional<WeightLayout> packed_layout(TensorType type) {
     switch (type) {
-        case TensorType::f32: return WeightLayout::f32;
-        case TensorType::f16: return WeightLayout::f16;
-        case TensorType::bf16: return WeightLayout::bf16;
-        case TensorType::q4_0: return WeightLayout::q4_0;
-        case TensorType::q4_1: return WeightLayout::q4_1;
-        case TensorType::q5_0: return WeightLayout::q5_0;
-        case TensorType::q8_0: return WeightLayout::q8_0;
-        case TensorType::q4_k: return WeightLayout::q4_k;
-        case TensorType::q6_k: return WeightLayout::q6_k;
-        default: return std::nullopt;
+        case TensorType::f32:
+            return WeightLayout::f32;
+        case TensorType::f16:
+            return WeightLayout::f16;
+        case TensorType::bf16:
+            return WeightLayout::bf16;
+        case TensorType::q4_0:
+            return WeightLayout::q4_0;
+        case TensorType::q4_1:
+            return WeightLayout::q4_1;
+        case TensorType::q5_0:
+            return WeightLayout::q5_0;
+        case TensorType::q8_0:
+            return WeightLayout::q8_0;
+        case TensorType::q4_k:
+            return WeightLayout::q4_k;
+        case TensorType::q6_k:
+            return WeightLayout::q6_k;
+        default:
+            return std::nullopt;
     }
 }
 
 size_t panel_bytes(WeightLayout layout, int columns) {
     const size_t k = static_cast<size_t>(columns), groups = (k + 63) / 64;
     switch (layout) {
-        case WeightLayout::f32: return k * 64;
+        case WeightLayout::f32:
+            return k * 64;
         case WeightLayout::f16:
-        case WeightLayout::bf16: return (k * 32 + 63) / 64 * 64;
-        case WeightLayout::q4_0: return groups * Block32<WeightLayout::q4_0>::group;
-        case WeightLayout::q4_1: return groups * Block32<WeightLayout::q4_1>::group;
-        case WeightLayout::q5_0: return groups * Block32<WeightLayout::q5_0>::group;
-        case WeightLayout::q8_0: return groups * Block32<WeightLayout::q8_0>::group;
-        case WeightLayout::q4_k: return k / 256 * KQuant<WeightLayout::q4_k>::block;
-        case WeightLayout::q6_k: return k / 256 * KQuant<WeightLayout::q6_k>::block;
+        case WeightLayout::bf16:
+            return (k * 32 + 63) / 64 * 64;
+        case WeightLayout::q4_0:
+            return groups * Block32<WeightLayout::q4_0>::group;
+        case WeightLayout::q4_1:
+            return groups * Block32<WeightLayout::q4_1>::group;
+        case WeightLayout::q5_0:
+            return groups * Block32<WeightLayout::q5_0>::group;
+        case WeightLayout::q8_0:
+            return groups * Block32<WeightLayout::q8_0>::group;
+        case WeightLayout::q4_k:
+            return k / 256 * KQuant<WeightLayout::q4_k>::block;
+        case WeightLayout::q6_k:
+            return k / 256 * KQuant<WeightLayout::q6_k>::block;
     }
     return 0;
 }
@@ -138,15 +160,23 @@ size_t gemm_scratch_bytes(WeightLayout layout, int columns) {
 void pack_panel(WeightLayout layout, const void* source, int rows, int columns, uint8_t* panel) {
     const auto* bytes = static_cast<const uint8_t*>(source);
     switch (layout) {
-        case WeightLayout::f32: return pack_floats(bytes, rows, columns, 4, panel);
+        case WeightLayout::f32:
+            return pack_floats(bytes, rows, columns, 4, panel);
         case WeightLayout::f16:
-        case WeightLayout::bf16: return pack_floats(bytes, rows, columns, 2, panel);
-        case WeightLayout::q4_0: return pack_block32<WeightLayout::q4_0>(bytes, rows, columns, panel);
-        case WeightLayout::q4_1: return pack_block32<WeightLayout::q4_1>(bytes, rows, columns, panel);
-        case WeightLayout::q5_0: return pack_block32<WeightLayout::q5_0>(bytes, rows, columns, panel);
-        case WeightLayout::q8_0: return pack_block32<WeightLayout::q8_0>(bytes, rows, columns, panel);
-        case WeightLayout::q4_k: return pack_q4k(bytes, rows, columns, panel);
-        case WeightLayout::q6_k: return pack_q6k(bytes, rows, columns, panel);
+        case WeightLayout::bf16:
+            return pack_floats(bytes, rows, columns, 2, panel);
+        case WeightLayout::q4_0:
+            return pack_block32<WeightLayout::q4_0>(bytes, rows, columns, panel);
+        case WeightLayout::q4_1:
+            return pack_block32<WeightLayout::q4_1>(bytes, rows, columns, panel);
+        case WeightLayout::q5_0:
+            return pack_block32<WeightLayout::q5_0>(bytes, rows, columns, panel);
+        case WeightLayout::q8_0:
+            return pack_block32<WeightLayout::q8_0>(bytes, rows, columns, panel);
+        case WeightLayout::q4_k:
+            return pack_q4k(bytes, rows, columns, panel);
+        case WeightLayout::q6_k:
+            return pack_q6k(bytes, rows, columns, panel);
     }
 }
 

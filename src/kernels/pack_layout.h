@@ -21,8 +21,8 @@ struct KQuant {
     static constexpr int block = F == WeightLayout::q4_k ? 2304 : 3392;
 };
 constexpr int kquant_wide_bytes = 4096 + 1024 + 256 + 128;
-constexpr int kquant_unpack_rows = 24;              // from this many rows on, unpacking once pays
-constexpr size_t kquant_wide_group = 384u << 10;    // bytes of wide panels that stay in L2
-constexpr size_t packed_group = 256u << 10;         // bytes of packed panels that stay in L2
+constexpr int kquant_unpack_rows = 24;            // from this many rows on, unpacking once pays
+constexpr size_t kquant_wide_group = 384u << 10;  // bytes of wide panels that stay in L2
+constexpr size_t packed_group = 256u << 10;       // bytes of packed panels that stay in L2
 
 }  // namespace deepinfer::kernels

@@ -1,7 +1,8 @@
 // The paged pool of KV blocks: memory for `count` blocks, their reference counts, and the list of free ones.
 //
-// Invariant, checked by the engine whenever it is idle: free + referenced = total. A block is owned by whoever holds a
-// reference; the last release frees it. Blocks freed last are handed out first: their memory is warm and already committed.
+// Invariant, checked by the engine whenever it is idle: free + referenced = total. A block is owned by
+// whoever holds a reference; the last release frees it. Blocks freed last are handed out first: their memory
+// is warm and already committed.
 //
 // Threads: owned by the engine thread. Kernels write and read the memory of blocks that the engine gave them.
 #pragma once
@@ -29,7 +30,9 @@ class BlockPool {
     BlockId allocate();
     void retain(BlockId block);   // one more reference to a live block
     void release(BlockId block);  // one fewer
-    uint8_t* data(BlockId block) const { return memory_.data() + static_cast<size_t>(block) * layout_.block_bytes; }
+    uint8_t* data(BlockId block) const {
+        return memory_.data() + static_cast<size_t>(block) * layout_.block_bytes;
+    }
 
   private:
     Layout layout_;

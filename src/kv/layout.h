@@ -1,7 +1,7 @@
 // Where the keys and values of a model's layers stand inside a KV block.
 //
-// A block holds 64 tokens of one sequence for all layers in one contiguous range of bytes: the unit that is allocated,
-// shared, stored and sent. Inside, layer after layer, the keys of all KV heads, then the values:
+// A block holds 64 tokens of one sequence for all layers in one contiguous range of bytes: the unit that is
+// allocated, shared, stored and sent. Inside, layer after layer, the keys of all KV heads, then the values:
 //   keys of a head   [head_dim][64 tokens]   one query reads a block as one stream, 64 keys a step
 //   values of a head [64 tokens][head_dim]
 #pragma once
@@ -29,7 +29,8 @@ struct Layout {
     size_t block_bytes = 0;
 
     void add_layer(int kv_heads, int head_dim) {
-        const size_t head = static_cast<size_t>(block_tokens * head_dim) * value_bytes(type), all = head * static_cast<size_t>(kv_heads);
+        const size_t head = static_cast<size_t>(block_tokens * head_dim) * value_bytes(type),
+                     all = head * static_cast<size_t>(kv_heads);
         layers.push_back({kv_heads, head_dim, block_bytes, block_bytes + all, head});
         block_bytes += 2 * all;
     }

@@ -1,8 +1,8 @@
 #include "models/config.h"
 
 #include <cmath>
-#include <optional>
 #include <cstring>
+#include <optional>
 
 #include "base/json.h"
 
@@ -22,7 +22,8 @@ class Fields {
         const std::optional<double> value = number_at(key);
         if (!value) return missing<int>(key, fallback);
         if (*value != std::floor(*value) || *value < least || *value > most)
-            fail(key + " is " + std::to_string(*value) + "; must be an integer from " + std::to_string(least) + " to " + std::to_string(most));
+            fail(key + " is " + std::to_string(*value) + "; must be an integer from " +
+                 std::to_string(least) + " to " + std::to_string(most));
         return error_ ? least : static_cast<int>(*value);
     }
     double number(const std::string& key, std::optional<double> fallback = {}) {
@@ -80,7 +81,8 @@ class GgufFields : public Fields {
 
 class JsonFields : public Fields {
   public:
-    JsonFields(const boost::json::object& object, const std::string& where) : Fields(where), object_(object) {}
+    JsonFields(const boost::json::object& object, const std::string& where)
+        : Fields(where), object_(object) {}
     std::string text(const std::string& key) {
         const auto* value = object_.if_contains(key);
         if (!value || value->is_null()) return "";
@@ -121,17 +123,20 @@ bool known_architecture(const std::string& name) {
 }
 
 Error unknown_architecture(const std::string& name) {
-    return Error{ErrorCode::unsupported, "architecture '" + name + "' is not supported; supported: llama, qwen2, qwen3, gemma3"};
+    return Error{ErrorCode::unsupported,
+                 "architecture '" + name + "' is not supported; supported: llama, qwen2, qwen3, gemma3"};
 }
 
 void check_shapes(const DecoderConfig& c, Fields& f) {
     if (c.heads % c.kv_heads != 0)
-        f.fail("attention has " + std::to_string(c.heads) + " heads, not a multiple of the " + std::to_string(c.kv_heads) + " KV heads");
+        f.fail("attention has " + std::to_string(c.heads) + " heads, not a multiple of the " +
+               std::to_string(c.kv_heads) + " KV heads");
     if (c.hidden % 16 || c.ffn % 16 || c.head_dim % 16)
-        f.refuse("widths must be multiples of 16: hidden " + std::to_string(c.hidden) + ", feed-forward " + std::to_string(c.ffn) +
-                 ", head " + std::to_string(c.head_dim));
+        f.refuse("widths must be multiples of 16: hidden " + std::to_string(c.hidden) + ", feed-forward " +
+                 std::to_string(c.ffn) + ", head " + std::to_string(c.head_dim));
     if (c.rope.dim % 2 || c.rope.dim > c.head_dim || c.rope.dim <= 0)
-        f.fail("rotary dimension " + std::to_string(c.rope.dim) + " must be even and at most the head dimension " + std::to_string(c.head_dim));
+        f.fail("rotary dimension " + std::to_string(c.rope.dim) +
+               " must be even and at most the head dimension " + std::to_string(c.head_dim));
     if (!(c.norm_eps > 0) || !(c.rope.theta > 1)) f.fail("norm epsilon and rotary base must be positive");
 }
 
@@ -171,7 +176,8 @@ Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint) {
     c.architecture = **name;
     if (!known_architecture(c.architecture)) return unknown_architecture(c.architecture);
     GgufFields f(checkpoint.metadata(), c.architecture);
-    if (f.integer("expert_count", 0, max_heads, 0) > 0) f.refuse("models with experts (" + c.architecture + ".expert_count) are not supported");
+    if (f.integer("expert_count", 0, max_heads, 0) > 0)
+        f.refuse("models with experts (" + c.architecture + ".expert_count) are not supported");
     c.layers = f.integer("block_count", 1, max_layers);
     c.hidden = f.integer("embedding_length", 1, max_width);
     c.ffn = f.integer("feed_forward_length", 1, max_width);
@@ -179,7 +185,8 @@ Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint) {
     c.kv_heads = f.integer("attention.head_count_kv", 1, max_heads, c.heads);
     c.head_dim = f.integer("attention.key_length", 1, max_width, c.hidden / std::max(c.heads, 1));
     if (const int v = f.integer("attention.value_length", 1, max_width, c.head_dim); v != c.head_dim)
-        f.refuse("attention.value_length " + std::to_string(v) + " differs from the key length " + std::to_string(c.head_dim));
+        f.refuse("attention.value_length " + std::to_string(v) + " differs from the key length " +
+                 std::to_string(c.head_dim));
     c.context = f.integer("context_length", 1, 1 << 24);
     c.norm_eps = static_cast<float>(f.number("attention.layer_norm_rms_epsilon"));
     c.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim)));
@@ -195,7 +202,8 @@ Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint) {
         }
     }
     const auto* embedding = checkpoint.find("token_embd.weight");
-    if (!embedding || embedding->shape.size() != 2) return Error{ErrorCode::corrupt_data, "tensor token_embd.weight is missing or not a matrix"};
+    if (!embedding || embedding->shape.size() != 2)
+        return Error{ErrorCode::corrupt_data, "tensor token_embd.weight is missing or not a matrix"};
     if (embedding->rows() > max_vocabulary) f.fail("token_embd.weight has too many rows");
     c.vocabulary = static_cast<int>(embedding->rows());
     c.tied_embeddings = checkpoint.find("output.weight") == nullptr;
@@ -203,7 +211,8 @@ Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint) {
         c.sliding_window = f.integer("attention.sliding_window", 1, 1 << 24);
         if (const auto* local = f.booleans("attention.sliding_window_pattern")) {  // per layer, or its period
             c.local_layers = *local;
-            if (c.local_layers.size() != static_cast<size_t>(c.layers)) f.fail("attention.sliding_window_pattern must name each of the layers");
+            if (c.local_layers.size() != static_cast<size_t>(c.layers))
+                f.fail("attention.sliding_window_pattern must name each of the layers");
         } else {
             const int period = f.integer("attention.sliding_window_pattern", 1, max_layers, 6);
             for (int l = 0; l < c.layers; ++l) c.local_layers.push_back((l + 1) % period != 0);
@@ -212,7 +221,8 @@ Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint) {
         c.local_rope.dim = c.rope.dim;
         if (f.has("attention.scale"))
             c.attention_scale = static_cast<float>(f.number("attention.scale"));
-        else if (c.layers == 62)  // the 27B model scales by its hidden width per head; the file has no field for it
+        else if (c.layers ==
+                 62)  // the 27B model scales by its hidden width per head; the file has no field for it
             c.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.hidden) / c.heads));
     } else if (f.integer("attention.sliding_window", 0, 1 << 30, 0) > 0) {
         f.refuse("sliding-window attention of architecture '" + c.architecture + "' is not supported");
@@ -225,7 +235,8 @@ Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint) {
 
 // ---- config.json
 
-void read_json_rope(const boost::json::object& object, const std::string& where, double theta, RopeConfig& rope, Fields& errors) {
+void read_json_rope(const boost::json::object& object, const std::string& where, double theta,
+                    RopeConfig& rope, Fields& errors) {
     JsonFields f(object, where);
     rope.theta = f.number("rope_theta", theta);
     RopeScaling& s = rope.scaling;
@@ -246,28 +257,36 @@ void read_json_rope(const boost::json::object& object, const std::string& where,
             s.beta_fast = f.number("beta_fast", 32.0);
             s.beta_slow = f.number("beta_slow", 1.0);
             s.attention_factor = f.number("attention_factor", 0.0);
-            if (object.contains("mscale") || object.contains("mscale_all_dim")) f.refuse("mscale of yarn is not supported for this architecture");
+            if (object.contains("mscale") || object.contains("mscale_all_dim"))
+                f.refuse("mscale of yarn is not supported for this architecture");
         } else {
             f.refuse("rope_type '" + type + "' is not supported; supported: default, linear, llama3, yarn");
         }
         if (!(s.factor > 0)) f.fail("factor must be positive");
     }
-    if (f.error()) f.error()->code == ErrorCode::unsupported ? errors.refuse(f.error()->message) : errors.fail(f.error()->message);
+    if (f.error())
+        f.error()->code == ErrorCode::unsupported ? errors.refuse(f.error()->message)
+                                                  : errors.fail(f.error()->message);
 }
 
 void read_json_gemma(JsonFields& f, DecoderConfig& c) {
     c.norm_weights_minus_one = true;
-    c.attention_scale = static_cast<float>(1.0 / std::sqrt(f.number("query_pre_attn_scalar", static_cast<double>(c.head_dim))));
-    if (f.number("attn_logit_softcapping", 0.0) != 0 || f.number("final_logit_softcapping", 0.0) != 0) f.refuse("logit soft-capping is not supported");
-    if (f.boolean("use_bidirectional_attention", false)) f.refuse("use_bidirectional_attention is not supported");
+    c.attention_scale = static_cast<float>(
+        1.0 / std::sqrt(f.number("query_pre_attn_scalar", static_cast<double>(c.head_dim))));
+    if (f.number("attn_logit_softcapping", 0.0) != 0 || f.number("final_logit_softcapping", 0.0) != 0)
+        f.refuse("logit soft-capping is not supported");
+    if (f.boolean("use_bidirectional_attention", false))
+        f.refuse("use_bidirectional_attention is not supported");
     c.sliding_window = f.integer("sliding_window", 1, 1 << 24);
     if (const auto* types = f.array("layer_types")) {
         for (const auto& type : *types) {
             const std::string name = type.is_string() ? std::string(type.as_string()) : "";
-            if (name != "sliding_attention" && name != "full_attention") f.refuse("layer type '" + name + "' is not supported");
+            if (name != "sliding_attention" && name != "full_attention")
+                f.refuse("layer type '" + name + "' is not supported");
             c.local_layers.push_back(name == "sliding_attention");
         }
-        if (c.local_layers.size() != static_cast<size_t>(c.layers)) f.fail("layer_types must name each of the layers");
+        if (c.local_layers.size() != static_cast<size_t>(c.layers))
+            f.fail("layer_types must name each of the layers");
     } else {
         const int pattern = f.integer("sliding_window_pattern", 1, max_layers, 6);
         for (int l = 0; l < c.layers; ++l) c.local_layers.push_back((l + 1) % pattern != 0);
@@ -278,15 +297,18 @@ void read_json_ropes(JsonFields& f, DecoderConfig& c) {
     const boost::json::object* parameters = f.object("rope_parameters");
     if (parameters && parameters->contains("full_attention")) {
         JsonFields per_kind(*parameters, "config.json rope_parameters");
-        if (const auto* o = per_kind.object("full_attention")) read_json_rope(*o, "config.json rope_parameters.full_attention", 1e6, c.rope, f);
-        if (const auto* o = per_kind.object("sliding_attention")) read_json_rope(*o, "config.json rope_parameters.sliding_attention", 10000.0, c.local_rope, f);
+        if (const auto* o = per_kind.object("full_attention"))
+            read_json_rope(*o, "config.json rope_parameters.full_attention", 1e6, c.rope, f);
+        if (const auto* o = per_kind.object("sliding_attention"))
+            read_json_rope(*o, "config.json rope_parameters.sliding_attention", 10000.0, c.local_rope, f);
     } else if (parameters) {
         read_json_rope(*parameters, "config.json rope_parameters", 10000.0, c.rope, f);
         c.local_rope = c.rope;
     } else {  // older form: base beside, scaling in rope_scaling
         const double theta = f.number("rope_theta", 10000.0);
         c.rope.theta = theta;
-        if (const auto* scaling = f.object("rope_scaling")) read_json_rope(*scaling, "config.json rope_scaling", theta, c.rope, f);
+        if (const auto* scaling = f.object("rope_scaling"))
+            read_json_rope(*scaling, "config.json rope_scaling", theta, c.rope, f);
         c.local_rope.theta = f.number("rope_local_base_freq", 10000.0);
     }
     const double share = f.number("partial_rotary_factor", 1.0);
@@ -296,7 +318,9 @@ void read_json_ropes(JsonFields& f, DecoderConfig& c) {
 
 Result<DecoderConfig> read_json(const checkpoint::Checkpoint& checkpoint) {
     if (checkpoint.config_json().empty())
-        return Error{ErrorCode::not_found, "config.json is missing beside the safetensors files; it names the architecture and its sizes"};
+        return Error{
+            ErrorCode::not_found,
+            "config.json is missing beside the safetensors files; it names the architecture and its sizes"};
     auto json = parse_json(checkpoint.config_json(), "config.json");
     if (!json) return std::move(json).error();
     if (!json->is_object()) return Error{ErrorCode::corrupt_data, "config.json must be an object"};
@@ -306,13 +330,17 @@ Result<DecoderConfig> read_json(const checkpoint::Checkpoint& checkpoint) {
     c.architecture = f.text("model_type");
     if (c.architecture == "gemma3_text") c.architecture = "gemma3";
     if (!known_architecture(c.architecture)) return unknown_architecture(c.architecture);
-    if (f.object("quantization_config")) f.refuse("quantization_config is not supported; use plain F32, F16 or BF16 safetensors, or GGUF");
+    if (f.object("quantization_config"))
+        f.refuse("quantization_config is not supported; use plain F32, F16 or BF16 safetensors, or GGUF");
     const std::string activation = f.text(c.architecture == "gemma3" ? "hidden_activation" : "hidden_act");
     const std::string expected = c.architecture == "gemma3" ? "gelu_pytorch_tanh" : "silu";
-    if (!activation.empty() && activation != expected) f.refuse("hidden activation '" + activation + "' is not supported; expected " + expected);
+    if (!activation.empty() && activation != expected)
+        f.refuse("hidden activation '" + activation + "' is not supported; expected " + expected);
     if (f.boolean("mlp_bias", false)) f.refuse("mlp_bias is not supported");
-    if (c.architecture != "qwen2" && f.boolean("attention_bias", false)) f.refuse("attention_bias is not supported");
-    if (f.boolean("use_sliding_window", false)) f.refuse("use_sliding_window is not supported for " + c.architecture);
+    if (c.architecture != "qwen2" && f.boolean("attention_bias", false))
+        f.refuse("attention_bias is not supported");
+    if (f.boolean("use_sliding_window", false))
+        f.refuse("use_sliding_window is not supported for " + c.architecture);
     c.layers = f.integer("num_hidden_layers", 1, max_layers);
     c.hidden = f.integer("hidden_size", 1, max_width);
     c.ffn = f.integer("intermediate_size", 1, max_width);
@@ -335,7 +363,8 @@ Result<DecoderConfig> read_json(const checkpoint::Checkpoint& checkpoint) {
 }  // namespace
 
 Result<DecoderConfig> read_config(const checkpoint::Checkpoint& checkpoint) {
-    return checkpoint.format() == checkpoint::FileFormat::gguf ? read_gguf(checkpoint) : read_json(checkpoint);
+    return checkpoint.format() == checkpoint::FileFormat::gguf ? read_gguf(checkpoint)
+                                                               : read_json(checkpoint);
 }
 
 }  // namespace deepinfer::models

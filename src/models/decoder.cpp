@@ -42,14 +42,16 @@ void Step::begin(const Batch& batch, const kv::BlockPool& pool, const kv::Layout
     sequences_.clear();
     for (const SequenceChunk& chunk : batch.sequences) {
         first_block_.push_back(block_data_.size());
-        for (int i = 0; i < chunk.rows; ++i) positions_[static_cast<size_t>(chunk.first_row + i)] = chunk.position + i;
+        for (int i = 0; i < chunk.rows; ++i)
+            positions_[static_cast<size_t>(chunk.first_row + i)] = chunk.position + i;
         const int used = (chunk.position + chunk.rows + kv::block_tokens - 1) / kv::block_tokens;
         assert(static_cast<size_t>(used) <= chunk.blocks.size());
         for (int b = 0; b < used; ++b) block_data_.push_back(pool.data(chunk.blocks[static_cast<size_t>(b)]));
     }
     for (size_t i = 0; i < batch.sequences.size(); ++i) {
         const SequenceChunk& chunk = batch.sequences[i];
-        sequences_.push_back({chunk.first_row, chunk.rows, chunk.position, block_data_.data() + first_block_[i]});
+        sequences_.push_back(
+            {chunk.first_row, chunk.rows, chunk.position, block_data_.data() + first_block_[i]});
     }
 }
 
@@ -57,7 +59,8 @@ void Step::norm_input(const std::vector<float>& weight) {
     const size_t width = static_cast<size_t>(config_.hidden);
     each_row([&](int row) {
         const size_t at = static_cast<size_t>(row) * width;
-        context_.table.rms_norm(x.data() + at, weight.data(), config_.norm_eps, config_.hidden, h.data() + at);
+        context_.table.rms_norm(x.data() + at, weight.data(), config_.norm_eps, config_.hidden,
+                                h.data() + at);
     });
     input_.reset(h.data(), rows_, config_.hidden);
 }
@@ -93,7 +96,8 @@ void Step::rotate(std::vector<float>& target, int heads, RopeTable& table, bool 
     each_row([&](int row) {
         const float* cos_sin = table.row(positions_[static_cast<size_t>(row)]);
         for (int head = 0; head < heads; ++head)
-            context_.table.rope(target.data() + product(row * heads + head, config_.head_dim), cos_sin, config_.rope.dim, interleaved);
+            context_.table.rope(target.data() + product(row * heads + head, config_.head_dim), cos_sin,
+                                config_.rope.dim, interleaved);
     });
 }
 
@@ -102,17 +106,22 @@ void Step::attend(int layer, int window) {
     const bool f16 = layout_->type == kv::KvType::f16;
     const int dim = config_.head_dim, kv_heads = config_.kv_heads;
     each_row([&](int row) {  // rows write different token slots; nobody reads before all have written
-        const auto sequence = std::upper_bound(batch_->sequences.begin(), batch_->sequences.end(), row,
-                                               [](int r, const SequenceChunk& c) { return r < c.first_row; }) - batch_->sequences.begin() - 1;
+        const auto sequence =
+            std::upper_bound(batch_->sequences.begin(), batch_->sequences.end(), row,
+                             [](int r, const SequenceChunk& c) { return r < c.first_row; }) -
+            batch_->sequences.begin() - 1;
         const int position = positions_[static_cast<size_t>(row)];
-        const kv::BlockId block = batch_->sequences[static_cast<size_t>(sequence)].blocks[static_cast<size_t>(position / kv::block_tokens)];
+        const kv::BlockId block = batch_->sequences[static_cast<size_t>(sequence)]
+                                      .blocks[static_cast<size_t>(position / kv::block_tokens)];
         uint8_t* data = pool_->data(block);
         for (int head = 0; head < kv_heads; ++head) {
-            const size_t at = product(row * kv_heads + head, dim), offset = static_cast<size_t>(head) * place.head_bytes;
-            context_.table.store_kv(k.data() + at, v.data() + at, dim, position % kv::block_tokens, f16, data + place.k_offset + offset,
-                                    data + place.v_offset + offset);
+            const size_t at = product(row * kv_heads + head, dim),
+                         offset = static_cast<size_t>(head) * place.head_bytes;
+            context_.table.store_kv(k.data() + at, v.data() + at, dim, position % kv::block_tokens, f16,
+                                    data + place.k_offset + offset, data + place.v_offset + offset);
         }
-        context_.table.scale(q.data() + product(row, config_.heads * dim), config_.attention_scale, config_.heads * dim);
+        context_.table.scale(q.data() + product(row, config_.heads * dim), config_.attention_scale,
+                             config_.heads * dim);
     });
     const kernels::AttentionShape shape{config_.heads, kv_heads, dim, window};
     const kernels::KvLayerView view{place.k_offset, place.v_offset, place.head_bytes, f16};
@@ -148,8 +157,11 @@ void Step::gelu_gate() {
 }
 
 Decoder::Decoder(const DecoderConfig& config, ThreadPool& pool, kernels::Isa isa)
-    : config_(config), rope_(config.rope), local_rope_(config.local_layers.empty() ? RopeTable() : RopeTable(config.local_rope)),
-      context_(pool, isa), step_(context_, config_) {
+    : config_(config),
+      rope_(config.rope),
+      local_rope_(config.local_layers.empty() ? RopeTable() : RopeTable(config.local_rope)),
+      context_(pool, isa),
+      step_(context_, config_) {
     info_.architecture = config.architecture;
     info_.vocabulary = config.vocabulary;
     info_.context_length = config.context;
@@ -164,11 +176,15 @@ kv::Layout Decoder::kv_layout(kv::KvType type) const {
 
 Status Decoder::load(const checkpoint::Checkpoint& checkpoint, const LoadOptions& options) {
     Weights weights(checkpoint, config_, options);
-    weights.embedding(embedding_, "token_embd.weight", "model.embed_tokens.weight", config_.vocabulary, config_.hidden);
+    weights.embedding(embedding_, "token_embd.weight", "model.embed_tokens.weight", config_.vocabulary,
+                      config_.hidden);
     weigh(weights);
     weights.norm(output_norm_, "output_norm.weight", "model.norm.weight", 0, config_.hidden);
-    if (config_.tied_embeddings) weights.matrix(output_, "token_embd.weight", "model.embed_tokens.weight", 0, config_.vocabulary, config_.hidden);
-    else weights.matrix(output_, "output.weight", "lm_head.weight", 0, config_.vocabulary, config_.hidden);
+    if (config_.tied_embeddings)
+        weights.matrix(output_, "token_embd.weight", "model.embed_tokens.weight", 0, config_.vocabulary,
+                       config_.hidden);
+    else
+        weights.matrix(output_, "output.weight", "lm_head.weight", 0, config_.vocabulary, config_.hidden);
     auto memory = weights.pack(context_, info_);
     if (!memory) return std::move(memory).error();
     memory_ = std::move(*memory);
@@ -180,8 +196,11 @@ void Decoder::embed(const Batch& batch) {
     context_.pool.for_each(step_.rows(), rows_per_piece, [&](int begin, int end, int) {
         for (int row = begin; row < end; ++row) {
             float* x = step_.x.data() + product(row, config_.hidden);
-            kernels::dequantize_row(embedding_.type, embedding_.data.data() + static_cast<size_t>(batch.tokens[static_cast<size_t>(row)]) * row_size, x,
-                                    static_cast<size_t>(config_.hidden));
+            kernels::dequantize_row(
+                embedding_.type,
+                embedding_.data.data() +
+                    static_cast<size_t>(batch.tokens[static_cast<size_t>(row)]) * row_size,
+                x, static_cast<size_t>(config_.hidden));
             if (embedding_scale_ != 1.0f) context_.table.scale(x, embedding_scale_, config_.hidden);
         }
     });
@@ -193,8 +212,10 @@ void Decoder::head(const Batch& batch, float* logits) {
     grow(selected_, product(count, config_.hidden));
     context_.pool.for_each(count, rows_per_piece, [&](int begin, int end, int) {
         for (int i = begin; i < end; ++i)
-            context_.table.rms_norm(step_.x.data() + product(batch.logit_rows[static_cast<size_t>(i)], config_.hidden), output_norm_.data(), config_.norm_eps,
-                                    config_.hidden, selected_.data() + product(i, config_.hidden));
+            context_.table.rms_norm(
+                step_.x.data() + product(batch.logit_rows[static_cast<size_t>(i)], config_.hidden),
+                output_norm_.data(), config_.norm_eps, config_.hidden,
+                selected_.data() + product(i, config_.hidden));
     });
     selected_activations_.reset(selected_.data(), count, config_.hidden);
     output_.forward(context_, selected_activations_, logits, static_cast<size_t>(config_.vocabulary));
@@ -207,14 +228,19 @@ void Decoder::forward(const Batch& batch, const kv::BlockPool& pool, float* logi
     head(batch, logits);
 }
 
-Result<std::unique_ptr<Model>> Model::load(const checkpoint::Checkpoint& checkpoint, ThreadPool& pool, const LoadOptions& options) {
+Result<std::unique_ptr<Model>> Model::load(const checkpoint::Checkpoint& checkpoint, ThreadPool& pool,
+                                           const LoadOptions& options) {
     auto config = read_config(checkpoint);
     if (!config) return std::move(config).error();
     std::unique_ptr<Decoder> model;
-    if (config->architecture == "llama") model = make_llama(*config, pool, options.isa);
-    else if (config->architecture == "qwen2") model = make_qwen2(*config, pool, options.isa);
-    else if (config->architecture == "qwen3") model = make_qwen3(*config, pool, options.isa);
-    else model = make_gemma3(*config, pool, options.isa);
+    if (config->architecture == "llama")
+        model = make_llama(*config, pool, options.isa);
+    else if (config->architecture == "qwen2")
+        model = make_qwen2(*config, pool, options.isa);
+    else if (config->architecture == "qwen3")
+        model = make_qwen3(*config, pool, options.isa);
+    else
+        model = make_gemma3(*config, pool, options.isa);
     if (Status status = model->load(checkpoint, options); !status) return status.error();
     return std::unique_ptr<Model>(std::move(model));
 }

@@ -13,8 +13,8 @@
 
 namespace deepinfer::models {
 
-// The state of one forward pass. All buffers are [rows][width]; x is the residual stream. Each step works on all rows, in
-// parallel over rows or outputs; none depends on another row except through attention.
+// The state of one forward pass. All buffers are [rows][width]; x is the residual stream. Each step works on
+// all rows, in parallel over rows or outputs; none depends on another row except through attention.
 class Step {
   public:
     Step(kernels::Context& context, const DecoderConfig& config) : context_(context), config_(config) {}
@@ -27,13 +27,15 @@ class Step {
     // h = rms_norm(x) * weight, the input of the projections that follow.
     void norm_input(const std::vector<float>& weight);
     // target = h W^T (+ bias)
-    void project(const kernels::Linear& w, std::vector<float>& target, const std::vector<float>* bias = nullptr);
+    void project(const kernels::Linear& w, std::vector<float>& target,
+                 const std::vector<float>* bias = nullptr);
     // out = source W^T
     void project_from(const kernels::Linear& w, const std::vector<float>& source);
     // Each head's vector normed on its own.
     void norm_heads(std::vector<float>& target, int heads, const std::vector<float>& weight);
     void rotate(std::vector<float>& target, int heads, RopeTable& table, bool interleaved);
-    // Stores k and v of layer `layer`, then attended = attention(q) over everything stored. window 0: all tokens.
+    // Stores k and v of layer `layer`, then attended = attention(q) over everything stored. window 0: all
+    // tokens.
     void attend(int layer, int window);
     void norm_out(const std::vector<float>& weight);  // out = rms_norm(out) * weight
     void add_out();                                   // x += out
@@ -52,9 +54,9 @@ class Step {
     const kv::BlockPool* pool_ = nullptr;
     const kv::Layout* layout_ = nullptr;
     int rows_ = 0;
-    std::vector<int> positions_;                     // of each row
-    std::vector<const uint8_t*> block_data_;         // block tables of all sequences, as addresses
-    std::vector<size_t> first_block_;                // of each sequence in block_data_
+    std::vector<int> positions_;              // of each row
+    std::vector<const uint8_t*> block_data_;  // block tables of all sequences, as addresses
+    std::vector<size_t> first_block_;         // of each sequence in block_data_
     std::vector<kernels::AttentionSequence> sequences_;
     kernels::Activations input_, source_;
 };
@@ -71,8 +73,8 @@ class Decoder : public Model {
     Status load(const checkpoint::Checkpoint& checkpoint, const LoadOptions& options);
 
   protected:
-    virtual void weigh(Weights& weights) = 0;             // asks for the layers' weights
-    virtual void layer(int index, Step& step) = 0;        // x += attention(...), x += feed_forward(...)
+    virtual void weigh(Weights& weights) = 0;       // asks for the layers' weights
+    virtual void layer(int index, Step& step) = 0;  // x += attention(...), x += feed_forward(...)
 
     const DecoderConfig config_;
     RopeTable rope_, local_rope_;

@@ -1,7 +1,7 @@
 // A language model as the engine uses it: a batch of token rows in, logits out.
 //
-// Each row's result is bit-identical whatever else is in the batch, however a prompt is cut into chunks, and for any number
-// of threads (kernels/kernel_table.h has the rule that makes it so).
+// Each row's result is bit-identical whatever else is in the batch, however a prompt is cut into chunks, and
+// for any number of threads (kernels/kernel_table.h has the rule that makes it so).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@
 
 namespace deepinfer::models {
 
-// Consecutive tokens of one sequence: rows first_row .. first_row + rows - 1 of the batch, at positions position ...
+// Consecutive tokens of one sequence: rows first_row .. first_row + rows - 1 of the batch, at positions
+// position ...
 struct SequenceChunk {
     int32_t first_row = 0, rows = 0, position = 0;
     std::span<const kv::BlockId> blocks;  // block table; covers all positions up to the chunk's last
@@ -52,15 +53,17 @@ struct LoadOptions {
 
 class Model {
   public:
-    // Reads the architecture and all shapes, refuses what is not supported by name, checks that the weights fit into the
-    // memory available, then packs them. `checkpoint` and `pool` must outlive the model.
-    static Result<std::unique_ptr<Model>> load(const checkpoint::Checkpoint& checkpoint, ThreadPool& pool, const LoadOptions& options);
+    // Reads the architecture and all shapes, refuses what is not supported by name, checks that the weights
+    // fit into the memory available, then packs them. `checkpoint` and `pool` must outlive the model.
+    static Result<std::unique_ptr<Model>> load(const checkpoint::Checkpoint& checkpoint, ThreadPool& pool,
+                                               const LoadOptions& options);
     virtual ~Model() = default;
 
     virtual const ModelInfo& info() const = 0;
     virtual kv::Layout kv_layout(kv::KvType type) const = 0;
-    // Stores the rows' keys and values in their blocks and writes logits[i * vocabulary + token] for logit_rows[i].
-    // Tokens, positions and block tables must be valid. One caller at a time; blocks until computed.
+    // Stores the rows' keys and values in their blocks and writes logits[i * vocabulary + token] for
+    // logit_rows[i]. Tokens, positions and block tables must be valid. One caller at a time; blocks until
+    // computed.
     virtual void forward(const Batch& batch, const kv::BlockPool& pool, float* logits) = 0;
 };
 

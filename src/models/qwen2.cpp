@@ -17,22 +17,32 @@ class Qwen2 final : public Decoder {
     std::vector<Layer> layers_;
 
     void weigh(Weights& w) override {
-        const int hidden = config_.hidden, q = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
+        const int hidden = config_.hidden, q = config_.heads * config_.head_dim,
+                  kv = config_.kv_heads * config_.head_dim;
         layers_.resize(static_cast<size_t>(config_.layers));
         for (int l = 0; l < config_.layers; ++l) {
             Layer& layer = layers_[static_cast<size_t>(l)];
-            w.norm(layer.attention_norm, "blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight", l, hidden);
+            w.norm(layer.attention_norm, "blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight",
+                   l, hidden);
             w.vector(layer.q_bias, "blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias", l, q);
-            w.matrix(layer.q, "blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", l, q, hidden);
+            w.matrix(layer.q, "blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", l, q,
+                     hidden);
             w.vector(layer.k_bias, "blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias", l, kv);
-            w.matrix(layer.k, "blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight", l, kv, hidden);
+            w.matrix(layer.k, "blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight", l, kv,
+                     hidden);
             w.vector(layer.v_bias, "blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias", l, kv);
-            w.matrix(layer.v, "blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight", l, kv, hidden);
-            w.matrix(layer.o, "blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", l, hidden, q);
-            w.norm(layer.ffn_norm, "blk.{}.ffn_norm.weight", "model.layers.{}.post_attention_layernorm.weight", l, hidden);
-            w.matrix(layer.gate, "blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", l, config_.ffn, hidden);
-            w.matrix(layer.up, "blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight", l, config_.ffn, hidden);
-            w.matrix(layer.down, "blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight", l, hidden, config_.ffn);
+            w.matrix(layer.v, "blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight", l, kv,
+                     hidden);
+            w.matrix(layer.o, "blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", l,
+                     hidden, q);
+            w.norm(layer.ffn_norm, "blk.{}.ffn_norm.weight",
+                   "model.layers.{}.post_attention_layernorm.weight", l, hidden);
+            w.matrix(layer.gate, "blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", l,
+                     config_.ffn, hidden);
+            w.matrix(layer.up, "blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight", l, config_.ffn,
+                     hidden);
+            w.matrix(layer.down, "blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight", l, hidden,
+                     config_.ffn);
         }
     }
 

@@ -1,4 +1,5 @@
-// Rotary position embedding: inverse frequencies with the scalings that checkpoints declare, and a table of cos and sin.
+// Rotary position embedding: inverse frequencies with the scalings that checkpoints declare, and a table of
+// cos and sin.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,10 @@ namespace deepinfer::models {
 struct RopeScaling {
     enum class Kind { none, linear, llama3, yarn } kind = Kind::none;
     double factor = 1.0;
-    double original_context = 0;                    // llama3, yarn
+    double original_context = 0;                       // llama3, yarn
     double low_freq_factor = 1, high_freq_factor = 4;  // llama3
-    double beta_fast = 32, beta_slow = 1;           // yarn
-    double attention_factor = 0;                    // yarn: factor on cos and sin; 0 = 0.1 ln(factor) + 1
+    double beta_fast = 32, beta_slow = 1;              // yarn
+    double attention_factor = 0;                       // yarn: factor on cos and sin; 0 = 0.1 ln(factor) + 1
 };
 
 struct RopeConfig {
@@ -26,17 +27,21 @@ struct RopeConfig {
     std::vector<float> freq_factors;  // divides the frequencies, from the checkpoint; empty = all 1
 };
 
-// theta^(-2i/dim), i < dim/2, scaled. Sources: RoPE (Su et al. 2021); position interpolation (Chen et al. 2023); YaRN (Peng et
-// al. 2023, "NTK by parts" with truncated bounds, as transformers computes it); Llama 3.1's scaling.
+// theta^(-2i/dim), i < dim/2, scaled. Sources: RoPE (Su et al. 2021); position interpolation (Chen et al.
+// 2023); YaRN (Peng et al. 2023, "NTK by parts" with truncated bounds, as transformers computes it);
+// Llama 3.1's scaling.
 std::vector<double> rope_frequencies(const RopeConfig& config);
 
-// Rows [cos x dim/2, sin x dim/2] per position, extended on demand. Not thread-safe: ensure() before sharing rows.
+// Rows [cos x dim/2, sin x dim/2] per position, extended on demand. Not thread-safe: ensure() before sharing
+// rows.
 class RopeTable {
   public:
     RopeTable() = default;
     explicit RopeTable(const RopeConfig& config);
     void ensure(int positions);
-    const float* row(int position) const { return table_.data() + static_cast<size_t>(position) * static_cast<size_t>(dim_); }
+    const float* row(int position) const {
+        return table_.data() + static_cast<size_t>(position) * static_cast<size_t>(dim_);
+    }
 
   private:
     int dim_ = 0;

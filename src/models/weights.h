@@ -1,8 +1,8 @@
 // Collects a model's weights from a checkpoint by name, checks every shape, and then packs them in one go.
 //
-// Models call matrix(), vector() and embedding() while they are built; the first error is remembered and later calls do
-// nothing, so that the code reads as a list of weights. pack() then allocates and fills. A tensor of the checkpoint that
-// nobody asked for is an error as well: a bias ignored would be a wrong answer.
+// Models call matrix(), vector() and embedding() while they are built; the first error is remembered and
+// later calls do nothing, so that the code reads as a list of weights. pack() then allocates and fills. A
+// tensor of the checkpoint that nobody asked for is an error as well: a bias ignored would be a wrong answer.
 #pragma once
 
 #include <optional>
@@ -19,21 +19,25 @@ namespace deepinfer::models {
 
 class Weights {
   public:
-    Weights(const checkpoint::Checkpoint& checkpoint, const DecoderConfig& config, const LoadOptions& options);
+    Weights(const checkpoint::Checkpoint& checkpoint, const DecoderConfig& config,
+            const LoadOptions& options);
 
     // `gguf` and `hf` are the names in the two formats, "{}" standing for the layer number.
-    void matrix(kernels::Linear& target, const char* gguf, const char* hf, int layer, int64_t outputs, int64_t inputs);
+    void matrix(kernels::Linear& target, const char* gguf, const char* hf, int layer, int64_t outputs,
+                int64_t inputs);
     void vector(std::vector<float>& target, const char* gguf, const char* hf, int layer, int64_t values);
     // A norm's weights; adds the one that some files leave out.
     void norm(std::vector<float>& target, const char* gguf, const char* hf, int layer, int64_t values);
     // Rows that are looked up, not multiplied: stays mapped.
-    void embedding(kernels::MatrixView& target, const char* gguf, const char* hf, int64_t rows, int64_t columns);
+    void embedding(kernels::MatrixView& target, const char* gguf, const char* hf, int64_t rows,
+                   int64_t columns);
 
     // Checks for left-over tensors and memory, then packs all matrices. The buffer belongs to the model.
     Result<HugeBuffer> pack(kernels::Context& context, ModelInfo& info);
 
   private:
-    const checkpoint::Tensor* find(const char* gguf, const char* hf, int layer, std::initializer_list<int64_t> shape);
+    const checkpoint::Tensor* find(const char* gguf, const char* hf, int layer,
+                                   std::initializer_list<int64_t> shape);
     std::string name(const char* gguf, const char* hf, int layer) const;
     Status check_leftovers() const;
 

@@ -6,7 +6,8 @@ namespace deepinfer {
 namespace {
 
 TEST(Philox, KnownAnswers) {  // from the authors' Random123 library
-    EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+    EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
+              (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
     EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
               (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
     // Seed 42, draws 21, 22, 23: the three streams of position 7.

@@ -41,12 +41,14 @@ class Collector {
     }
     Answer wait(size_t slot) {
         std::unique_lock lock(mutex_);
-        EXPECT_TRUE(changed_.wait_for(lock, 120s, [&] { return answers_[slot].finish.has_value(); })) << "no answer";
+        EXPECT_TRUE(changed_.wait_for(lock, 120s, [&] { return answers_[slot].finish.has_value(); }))
+            << "no answer";
         return answers_[slot];
     }
     void wait_for_tokens(size_t slot, size_t count) {
         std::unique_lock lock(mutex_);
-        EXPECT_TRUE(changed_.wait_for(lock, 120s, [&] { return answers_[slot].tokens.size() >= count || answers_[slot].finish; }));
+        EXPECT_TRUE(changed_.wait_for(
+            lock, 120s, [&] { return answers_[slot].tokens.size() >= count || answers_[slot].finish; }));
     }
 
   private:
@@ -102,7 +104,8 @@ class LocalEngineTest : public testing::Test {
             std::this_thread::sleep_for(1ms);
         }
         const EngineStats s = engine->stats();
-        FAIL() << "running " << s.running << " waiting " << s.waiting << " free " << s.blocks_free << " of " << s.blocks_total;
+        FAIL() << "running " << s.running << " waiting " << s.waiting << " free " << s.blocks_free << " of "
+               << s.blocks_total;
     }
 
     ThreadPool pool;
@@ -112,7 +115,8 @@ class LocalEngineTest : public testing::Test {
     std::unique_ptr<Engine> engine;
 };
 
-// The promise of one answer: tokens and log-probability bits do not depend on company, batch limits or preemption.
+// The promise of one answer: tokens and log-probability bits do not depend on company, batch limits or
+// preemption.
 TEST_F(LocalEngineTest, SameBitsAloneAndAmongFifteenOthers) {
     std::mt19937 random(20261130);
     uint64_t preemptions = 0;
@@ -139,7 +143,9 @@ TEST_F(LocalEngineTest, SameBitsAloneAndAmongFifteenOthers) {
         for (size_t i = 0; i < requests.size(); ++i) collector.wait(i);
         const Answer mixed = collector.wait(0);
         ASSERT_EQ(alone.tokens, mixed.tokens) << "mix " << mix;
-        ASSERT_EQ(0, std::memcmp(alone.logprobs.data(), mixed.logprobs.data(), alone.logprobs.size() * sizeof(float))) << "mix " << mix;
+        ASSERT_EQ(0, std::memcmp(alone.logprobs.data(), mixed.logprobs.data(),
+                                 alone.logprobs.size() * sizeof(float)))
+            << "mix " << mix;
         ASSERT_EQ(alone.finish->reason, mixed.finish->reason);
         expect_quiet();
         preemptions += engine->stats().preemptions_total;
@@ -163,10 +169,13 @@ TEST_F(LocalEngineTest, EndsForTheRightReason) {
     EXPECT_EQ(plain.finish->completion_tokens, 12);
     // A stop id ends the answer and is not part of it.
     const TokenId stop = plain.tokens[4];
-    const auto first = static_cast<size_t>(std::find(plain.tokens.begin(), plain.tokens.end(), stop) - plain.tokens.begin());
+    const auto first =
+        static_cast<size_t>(std::find(plain.tokens.begin(), plain.tokens.end(), stop) - plain.tokens.begin());
     request.sampling.stop_ids = {stop};
     const Answer stopped = run_alone(request);
-    EXPECT_EQ(stopped.tokens, std::vector<TokenId>(plain.tokens.begin(), plain.tokens.begin() + static_cast<std::ptrdiff_t>(first)));
+    EXPECT_EQ(stopped.tokens,
+              std::vector<TokenId>(plain.tokens.begin(),
+                                   plain.tokens.begin() + static_cast<std::ptrdiff_t>(first)));
     EXPECT_EQ(stopped.finish->reason, FinishReason::stop);
     EXPECT_EQ(stopped.finish->stop_token, stop);
     // The model's own end of generation does the same, unless it is ignored.
@@ -257,7 +266,7 @@ TEST_F(LocalEngineTest, CancelledAtAnyStageEverythingComesBack) {
         }
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 5000));
         for (size_t i : {6u, 0u, 3u}) engine->cancel(ids[i]);  // waiting, running, either
-        engine->cancel(987654321);                              // never existed
+        engine->cancel(987654321);                             // never existed
         for (size_t i = 0; i < 8; ++i) {
             const Answer answer = collector.wait(i);
             EXPECT_TRUE(answer.finish->reason != FinishReason::cancelled || i == 6 || i == 0 || i == 3);

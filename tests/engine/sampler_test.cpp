@@ -7,7 +7,10 @@
 namespace deepinfer::engine {
 namespace {
 
-std::vector<float> example_logits() { return {1.0f, 3.0f, 2.0f, 3.0f, -4.0f, 0.5f, 2.5f, -1.0f, 1.5f, 0.0f, 2.2f, -2.0f, 0.7f, 1.1f, -0.3f, 2.9f}; }
+std::vector<float> example_logits() {
+    return {1.0f, 3.0f, 2.0f, 3.0f,  -4.0f, 0.5f, 2.5f,  -1.0f,
+            1.5f, 0.0f, 2.2f, -2.0f, 0.7f,  1.1f, -0.3f, 2.9f};
+}
 
 std::vector<double> softmax(const std::vector<float>& logits, double temperature) {
     std::vector<double> p;
@@ -19,13 +22,15 @@ std::vector<double> softmax(const std::vector<float>& logits, double temperature
 
 class SamplerTest : public testing::Test {
   protected:
-    TokenId sample(const SamplingParams& params, int64_t position, kernels::Isa isa = kernels::Isa::portable) {
+    TokenId sample(const SamplingParams& params, int64_t position,
+                   kernels::Isa isa = kernels::Isa::portable) {
         Sampler sampler(kernels::kernel_table(isa), static_cast<int>(logits.size()));
         auto token = sampler.sample(logits.data(), params, position);
         EXPECT_TRUE(token.ok());
         return token->token;
     }
-    // Counts of `draws` draws, checked against `expected` probabilities: nothing with probability 0, chi-square otherwise.
+    // Counts of `draws` draws, checked against `expected` probabilities: nothing with probability 0,
+    // chi-square otherwise.
     void check_distribution(const SamplingParams& params, const std::vector<double>& expected) {
         constexpr int draws = 100000;
         std::vector<int> counts(logits.size(), 0);
@@ -41,7 +46,8 @@ class SamplerTest : public testing::Test {
             chi += (counts[i] - e) * (counts[i] - e) / e;
             ++kinds;
         }
-        // Mean kinds, standard deviation sqrt(2 kinds); 4.5 of these. The draws are fixed, so this never flakes.
+        // Mean kinds, standard deviation sqrt(2 kinds); 4.5 of these. The draws are fixed, so this never
+        // flakes.
         EXPECT_LT(chi, kinds + 4.5 * std::sqrt(2.0 * std::max(kinds, 1)));
     }
     static std::vector<double> keep(std::vector<double> p, const std::vector<size_t>& kept) {

@@ -17,7 +17,8 @@ TEST(Scheduler, NothingToDo) { EXPECT_TRUE(plan({}, {}, 10, limits).work.empty()
 
 TEST(Scheduler, DecodesFirstThenPrefillThenNewRequestsUpToTheRows) {
     const std::vector<SequenceView> running{{500, 100, 8}, {65, 64, 1}}, waiting{{20, 0, 0}, {30, 0, 0}};
-    // One decode row (it needs a block), then what is left of 100 rows to the running prefill; no rows for new ones.
+    // One decode row (it needs a block), then what is left of 100 rows to the running prefill; no rows for
+    // new ones.
     EXPECT_EQ(work(plan(running, waiting, 10, limits)), (Work{{1, 1}, {0, 99}}));
     const std::vector<SequenceView> nearly{{150, 100, 3}, {65, 64, 1}};
     const Plan p = plan(nearly, waiting, 10, limits);
@@ -27,7 +28,8 @@ TEST(Scheduler, DecodesFirstThenPrefillThenNewRequestsUpToTheRows) {
 
 TEST(Scheduler, NewRequestsStartInOrderAndOnlyWithRoomForTheirPrompt) {
     const std::vector<SequenceView> waiting{{129, 0, 0}, {10, 0, 0}};
-    EXPECT_TRUE(plan({}, waiting, 2, limits).work.empty()) << "130 tokens need 3 blocks; the shorter one behind it must not overtake";
+    EXPECT_TRUE(plan({}, waiting, 2, limits).work.empty())
+        << "130 tokens need 3 blocks; the shorter one behind it must not overtake";
     EXPECT_EQ(work(plan({}, waiting, 3, limits)), (Work{{0, 100}}));
     const std::vector<SequenceView> exact{{64, 0, 0}};
     EXPECT_TRUE(plan({}, exact, 1, limits).work.empty()) << "the first new token needs a place as well";
@@ -74,7 +76,8 @@ TEST(Scheduler, RandomLoadsEndAndNeverOverdrawThePool) {
         for (int step = 0; left > 0 || !running.empty() || !waiting.empty(); ++step) {
             ASSERT_LT(step, 200000) << "no progress";
             if (left > 0 && next(3) == 0) {
-                const int32_t prompt = 1 + next(static_cast<uint32_t>(total * 64 - 1)), target = std::min(total * 64, prompt + 1 + next(150));
+                const int32_t prompt = 1 + next(static_cast<uint32_t>(total * 64 - 1)),
+                              target = std::min(total * 64, prompt + 1 + next(150));
                 waiting.push_back({{prompt, 0, 0}, target});
                 --left;
             }
@@ -84,7 +87,8 @@ TEST(Scheduler, RandomLoadsEndAndNeverOverdrawThePool) {
             const Plan p = plan(r, w, free_blocks, limits);
             int32_t rows = 0;
             std::vector<int32_t> grow(running.size() + waiting.size(), 0);
-            for (const auto& item : p.work) rows += item.rows, grow[static_cast<size_t>(item.sequence)] += item.rows;
+            for (const auto& item : p.work)
+                rows += item.rows, grow[static_cast<size_t>(item.sequence)] += item.rows;
             ASSERT_LE(rows, limits.max_rows);
             std::vector<Request> preempted;
             for (int32_t index : p.preempted) {

@@ -13,7 +13,9 @@ namespace {
 
 std::vector<float> ramp(int n, float from, float to) {
     std::vector<float> x(static_cast<size_t>(n));
-    for (int i = 0; i < n; ++i) x[static_cast<size_t>(i)] = from + (to - from) * static_cast<float>((i * 7919) % n) / static_cast<float>(n);
+    for (int i = 0; i < n; ++i)
+        x[static_cast<size_t>(i)] =
+            from + (to - from) * static_cast<float>((i * 7919) % n) / static_cast<float>(n);
     return x;
 }
 
@@ -56,13 +58,16 @@ TEST(Elementwise, GatedActivations) {
     for (size_t i = 0; i < g.size(); ++i) {
         const double x = g[i], up = u[i];
         EXPECT_NEAR(silu[i], x / (1 + std::exp(-x)) * up, 1e-6 * std::fabs(x * up) + 1e-9);
-        EXPECT_NEAR(gelu[i], 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))) * up, 1e-6 * std::fabs(x * up) + 1e-9);
+        EXPECT_NEAR(gelu[i], 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))) * up,
+                    1e-6 * std::fabs(x * up) + 1e-9);
     }
 }
 
 TEST(Elementwise, RopeBothPairings) {
     std::vector<float> cos_sin(64);
-    for (int i = 0; i < 32; ++i) cos_sin[static_cast<size_t>(i)] = std::cos(0.1f * static_cast<float>(i)), cos_sin[static_cast<size_t>(32 + i)] = std::sin(0.1f * static_cast<float>(i));
+    for (int i = 0; i < 32; ++i)
+        cos_sin[static_cast<size_t>(i)] = std::cos(0.1f * static_cast<float>(i)),
+        cos_sin[static_cast<size_t>(32 + i)] = std::sin(0.1f * static_cast<float>(i));
     for (bool interleaved : {false, true}) {
         const auto x = ramp(80, -1, 1);
         const auto y = same_everywhere([&](const KernelTable& t) {
@@ -71,7 +76,8 @@ TEST(Elementwise, RopeBothPairings) {
             return out;
         });
         for (int i = 0; i < 32; ++i) {
-            const size_t a = static_cast<size_t>(interleaved ? 2 * i : i), b = static_cast<size_t>(interleaved ? 2 * i + 1 : i + 32);
+            const size_t a = static_cast<size_t>(interleaved ? 2 * i : i),
+                         b = static_cast<size_t>(interleaved ? 2 * i + 1 : i + 32);
             const double c = cos_sin[static_cast<size_t>(i)], s = cos_sin[static_cast<size_t>(32 + i)];
             EXPECT_NEAR(y[a], x[a] * c - x[b] * s, 1e-6);
             EXPECT_NEAR(y[b], x[a] * s + x[b] * c, 1e-6);
@@ -98,7 +104,9 @@ TEST(Elementwise, ReductionsOverAnyLength) {
             out.push_back(t.log_sum_exp(x.data(), n, 12.5f));
             return out;
         });
-        for (int i = 0; i < n; ++i) EXPECT_NEAR(e[static_cast<size_t>(i)], std::exp((static_cast<double>(x[static_cast<size_t>(i)]) - 12.5) * 2), 1e-6);
+        for (int i = 0; i < n; ++i)
+            EXPECT_NEAR(e[static_cast<size_t>(i)],
+                        std::exp((static_cast<double>(x[static_cast<size_t>(i)]) - 12.5) * 2), 1e-6);
         EXPECT_EQ(e[static_cast<size_t>(n)], 7.0f) << "wrote behind the end";
     }
 }
@@ -107,7 +115,8 @@ TEST(Elementwise, StoreKvRoundsAsTheReference) {
     const auto k = ramp(64, -70000, 70000), v = ramp(64, -1e-6f, 1e-6f);  // overflow and subnormals included
     for (Isa isa : supported_isas()) {
         std::vector<uint16_t> kb(64 * 64), vb(64 * 64);
-        kernel_table(isa).store_kv(k.data(), v.data(), 64, 13, true, reinterpret_cast<uint8_t*>(kb.data()), reinterpret_cast<uint8_t*>(vb.data()));
+        kernel_table(isa).store_kv(k.data(), v.data(), 64, 13, true, reinterpret_cast<uint8_t*>(kb.data()),
+                                   reinterpret_cast<uint8_t*>(vb.data()));
         for (size_t d = 0; d < 64; ++d) {
             EXPECT_EQ(kb[d * 64 + 13], f32_to_f16(k[d])) << to_string(isa);
             EXPECT_EQ(vb[13 * 64 + d], f32_to_f16(v[d])) << to_string(isa);

@@ -1,5 +1,5 @@
-// Norms, rotary embedding, gated activations, reductions over a vocabulary. n is a multiple of 16 unless said otherwise;
-// sums run in 16 lanes over the vector and end in a fixed tree.
+// Norms, rotary embedding, gated activations, reductions over a vocabulary. n is a multiple of 16 unless said
+// otherwise; sums run in 16 lanes over the vector and end in a fixed tree.
 #include "kernels/simd/kernel_functions.h"
 #include "kernels/simd/simd.h"
 

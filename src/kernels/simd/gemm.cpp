@@ -15,7 +15,8 @@ static inline void with_rows(int rows, F&& f) {
     f.template operator()<Max>();
 }
 
-// One panel x one tile. The last panel may hold fewer than 16 outputs; then the tile is written through a buffer.
+// One panel x one tile. The last panel may hold fewer than 16 outputs; then the tile is written through a
+// buffer.
 template <int MaxRows, class Kernel>
 static inline void write_tile(const GemmArgs& g, int panel, int first_row, int rows, Kernel&& kernel) {
     const int out = panel * panel_outputs, valid = g.outputs - out;
@@ -23,7 +24,8 @@ static inline void write_tile(const GemmArgs& g, int panel, int first_row, int r
     if (valid >= panel_outputs) return kernel(y, g.ldy);
     alignas(64) float buffer[MaxRows * panel_outputs];
     kernel(buffer, (size_t)panel_outputs);
-    for (int r = 0; r < rows; ++r) memcpy(y + (size_t)r * g.ldy, buffer + r * panel_outputs, (size_t)valid * sizeof(float));
+    for (int r = 0; r < rows; ++r)
+        memcpy(y + (size_t)r * g.ldy, buffer + r * panel_outputs, (size_t)valid * sizeof(float));
 }
 
 // A group of panels that fits into L2 serves all row tiles before the next group is read.
@@ -35,7 +37,8 @@ static inline void walk(const GemmArgs& g, int step, Panel&& panel) {
             const int row = g.activations.first_row[t], rows = g.activations.first_row[t + 1] - row;
             const uint8_t* act = g.activations.data + (size_t)row * g.activations.row_stride;
             for (int p = first; p < last; ++p)
-                write_tile<MaxRows>(g, p, row, rows, [&](float* y, size_t ldy) { panel(p, rows, act, y, ldy); });
+                write_tile<MaxRows>(g, p, row, rows,
+                                    [&](float* y, size_t ldy) { panel(p, rows, act, y, ldy); });
         }
     }
 }
@@ -58,12 +61,14 @@ static void block32_gemm(const GemmArgs& g) {
 template <WeightLayout F>
 static void kquant_gemm(const GemmArgs& g) {
     const int blocks = g.activations.columns / 256;
-    const size_t panel_bytes = (size_t)blocks * KQuant<F>::block, wide_bytes = (size_t)blocks * kquant_wide_bytes;
+    const size_t panel_bytes = (size_t)blocks * KQuant<F>::block,
+                 wide_bytes = (size_t)blocks * kquant_wide_bytes;
     if (g.activations.rows < kquant_unpack_rows) {
         walk<kquant_rows>(g, panels_per_group(packed_group, panel_bytes),
                           [&](int p, int rows, const uint8_t* act, float* y, size_t ldy) {
                               with_rows<kquant_rows>(rows, [&]<int R>() {
-                                  kquant_kernel<F, R>(g.weights + (size_t)p * panel_bytes, act, blocks, y, ldy);
+                                  kquant_kernel<F, R>(g.weights + (size_t)p * panel_bytes, act, blocks, y,
+                                                      ldy);
                               });
                           });
         return;
@@ -74,7 +79,8 @@ static void kquant_gemm(const GemmArgs& g) {
         group.first_panel = first;
         group.last_panel = first + step < g.last_panel ? first + step : g.last_panel;
         for (int p = first; p < group.last_panel; ++p)
-            kquant_unpack<F>(g.weights + (size_t)p * panel_bytes, blocks, g.scratch + (size_t)(p - first) * wide_bytes);
+            kquant_unpack<F>(g.weights + (size_t)p * panel_bytes, blocks,
+                             g.scratch + (size_t)(p - first) * wide_bytes);
         walk<kquant_rows>(group, step, [&](int p, int rows, const uint8_t* act, float* y, size_t ldy) {
             with_rows<kquant_rows>(rows, [&]<int R>() {
                 kquant_wide_kernel<F, R>(g.scratch + (size_t)(p - first) * wide_bytes, act, blocks, y, ldy);
@@ -90,26 +96,37 @@ static void float_gemm(const GemmArgs& g) {
     walk<float_rows>(g, panels_per_group(packed_group, panel_bytes),
                      [&](int p, int rows, const uint8_t* act, float* y, size_t ldy) {
                          with_rows<float_rows>(rows, [&]<int R>() {
-                             float_kernel<F, R>(g.weights + (size_t)p * panel_bytes, (const float*)act, columns, y, ldy, false);
+                             float_kernel<F, R>(g.weights + (size_t)p * panel_bytes, (const float*)act,
+                                                columns, y, ldy, false);
                          });
                      });
 }
 
 void gemm(WeightLayout layout, const GemmArgs& g) {
     switch (layout) {
-        case WeightLayout::f32: return float_gemm<WeightLayout::f32>(g);
-        case WeightLayout::f16: return float_gemm<WeightLayout::f16>(g);
-        case WeightLayout::bf16: return float_gemm<WeightLayout::bf16>(g);
-        case WeightLayout::q4_0: return block32_gemm<WeightLayout::q4_0>(g);
-        case WeightLayout::q4_1: return block32_gemm<WeightLayout::q4_1>(g);
-        case WeightLayout::q5_0: return block32_gemm<WeightLayout::q5_0>(g);
-        case WeightLayout::q8_0: return block32_gemm<WeightLayout::q8_0>(g);
-        case WeightLayout::q4_k: return kquant_gemm<WeightLayout::q4_k>(g);
-        case WeightLayout::q6_k: return kquant_gemm<WeightLayout::q6_k>(g);
+        case WeightLayout::f32:
+            return float_gemm<WeightLayout::f32>(g);
+        case WeightLayout::f16:
+            return float_gemm<WeightLayout::f16>(g);
+        case WeightLayout::bf16:
+            return float_gemm<WeightLayout::bf16>(g);
+        case WeightLayout::q4_0:
+            return block32_gemm<WeightLayout::q4_0>(g);
+        case WeightLayout::q4_1:
+            return block32_gemm<WeightLayout::q4_1>(g);
+        case WeightLayout::q5_0:
+            return block32_gemm<WeightLayout::q5_0>(g);
+        case WeightLayout::q8_0:
+            return block32_gemm<WeightLayout::q8_0>(g);
+        case WeightLayout::q4_k:
+            return kquant_gemm<WeightLayout::q4_k>(g);
+        case WeightLayout::q6_k:
+            return kquant_gemm<WeightLayout::q6_k>(g);
     }
 }
 
-void gemm_piece_f32(const float* panel, const float* act, int rows, int columns, float* y, size_t ldy, bool add_to_y) {
+void gemm_piece_f32(const float* panel, const float* act, int rows, int columns, float* y, size_t ldy,
+                    bool add_to_y) {
     with_rows<float_rows>(rows, [&]<int R>() {
         float_kernel<WeightLayout::f32, R>((const uint8_t*)panel, act, columns, y, ldy, add_to_y);
     });

@@ -12,14 +12,15 @@
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
 template <WeightLayout F, int R>
-[[gnu::noinline]] static void block32_kernel(const uint8_t* w, const uint8_t* act, int groups, float* y, size_t ldy) {
+[[gnu::noinline]] static void block32_kernel(const uint8_t* w, const uint8_t* act, int groups, float* y,
+                                             size_t ldy) {
     using L = Block32<F>;
     const U8 low4 = set1_u8(15), bit4 = set1_u8(16);
     F32 acc[R];
     FOR_ROWS(r, R) acc[r] = zero();
     for (int g = 0; g < groups; ++g, w += L::group) {
-        // With many rows one block outlasts the reorder window, so ask for the stream 4 KiB ahead; with few, the hardware
-        // streamer is enough and hints cost bandwidth.
+        // With many rows one block outlasts the reorder window, so ask for the stream 4 KiB ahead; with few,
+        // the hardware streamer is enough and hints cost bandwidth.
         if constexpr (R >= 6)
             for (int i = 0; i < L::group; i += 64) prefetch(w + 4096 + i);
         const uint8_t* q = w + 2 * (L::scales + L::high);
@@ -60,11 +61,14 @@ template <WeightLayout F, int R>
     FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
 }
 
-// int8 per block of 32: amax / 127, round to nearest even. Non-finite blocks get scale NaN, so the row's outputs are NaN and
-// the request fails visibly instead of silently.
-static void block32_quantize(ActivationLayout layout, const float* x, size_t ldx, int R, int columns, uint8_t* out) {
+// int8 per block of 32: amax / 127, round to nearest even. Non-finite blocks get scale NaN, so the row's
+// outputs are NaN and the request fails visibly instead of silently.
+static void block32_quantize(ActivationLayout layout, const float* x, size_t ldx, int R, int columns,
+                             uint8_t* out) {
     const int blocks = (columns + 63) / 64 * 2;
-    const int offset = layout == ActivationLayout::int8_off8 ? -8 : layout == ActivationLayout::int8_off16 ? -16 : -128;
+    const int offset = layout == ActivationLayout::int8_off8    ? -8
+                       : layout == ActivationLayout::int8_off16 ? -16
+                                                                : -128;
     for (int r = 0; r < R; ++r)
         for (int b = 0; b < blocks; ++b) {
             uint32_t* rec = (uint32_t*)(out + (size_t)b * (size_t)R * 40);
@@ -76,7 +80,8 @@ static void block32_quantize(ActivationLayout layout, const float* x, size_t ldx
             const float* v = x + (size_t)r * ldx + b * 32;
             const F32 v0 = load(v), v1 = load(v + 16);
             const float top = reduce_max(max(abs(v0), abs(v1)));
-            const float check = reduce_add(sub(add(v0, v1), add(v0, v1)));  // 0, or NaN if anything is not finite
+            const float check =
+                reduce_add(sub(add(v0, v1), add(v0, v1)));  // 0, or NaN if anything is not finite
             const F32 inverse = set1(top > 0 ? 127.f / top : 0.f);
             const I32 q0 = to_i32(mul(v0, inverse)), q1 = to_i32(mul(v1, inverse));
             const int sum = reduce_add_i32(add_i32(q0, q1));

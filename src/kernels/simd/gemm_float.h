@@ -9,13 +9,17 @@ namespace deepinfer::kernels::DEEPINFER_ISA {
 
 template <WeightLayout F>
 static inline F32 load_weights(const uint8_t* w) {
-    if constexpr (F == WeightLayout::f32) return load((const float*)w);
-    else if constexpr (F == WeightLayout::f16) return load_f16((const uint16_t*)w);
-    else return load_bf16((const uint16_t*)w);
+    if constexpr (F == WeightLayout::f32)
+        return load((const float*)w);
+    else if constexpr (F == WeightLayout::f16)
+        return load_f16((const uint16_t*)w);
+    else
+        return load_bf16((const uint16_t*)w);
 }
 
 template <WeightLayout F, int R>
-[[gnu::noinline]] static void float_kernel(const uint8_t* w, const float* a, int columns, float* y, size_t ldy, bool add_to_y) {
+[[gnu::noinline]] static void float_kernel(const uint8_t* w, const float* a, int columns, float* y,
+                                           size_t ldy, bool add_to_y) {
     constexpr int line = F == WeightLayout::f32 ? 64 : 32;
     F32 acc[R];
     FOR_ROWS(r, R) acc[r] = add_to_y ? load(y + r * ldy) : zero();

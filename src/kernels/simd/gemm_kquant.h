@@ -1,11 +1,12 @@
-// Matrix product for the K-quants Q4_K and Q6_K (super-blocks of 256) and int8 activations with one scale per 256.
+// Matrix product for the K-quants Q4_K and Q6_K (super-blocks of 256) and int8 activations with one scale per
+// 256.
 //
 //   per super-block, in increasing order:
 //     S   = sum over sub-blocks of scale_s * dot_s      exact int32 (|S| < 2^26), so its inner order is free
 //     acc = fma(float(S), d * dx, acc)
 //     Q4_K only:  Z = sum of min_s * sum_s (exact);     acc = fnma(float(Z), dmin * dx, acc)
-// Two paths with equal results: packed (few rows; weights are unpacked in registers) and wide (many rows; a group of
-// panels is unpacked to bytes and int32 scales once, then all row tiles run over it in L2).
+// Two paths with equal results: packed (few rows; weights are unpacked in registers) and wide (many rows; a
+// group of panels is unpacked to bytes and int32 scales once, then all row tiles run over it in L2).
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -14,8 +15,8 @@
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
-constexpr int kquant_record = 340;          // activation bytes per row and super-block
-constexpr size_t kquant_prefetch = 2304;    // distance in bytes
+constexpr int kquant_record = 340;        // activation bytes per row and super-block
+constexpr size_t kquant_prefetch = 2304;  // distance in bytes
 
 // The 6-bit scales and mins of a Q4_K super-block as bytes: 16 outputs per sub-block.
 static inline void q4k_scales(const uint8_t* w, uint8_t* sc, uint8_t* mn) {
@@ -42,8 +43,10 @@ template <int High, int R>
 static inline void q4k_sub_block(const uint8_t* w, const uint8_t* sc, const int* a, int s, I32* S) {
     const uint8_t* q = w + 256 + 512 * (s / 2);
     const U8 low4 = set1_u8(15);
-    if constexpr (R >= 6)  // an eighth of the super-block per step: a burst of all lines would overflow the miss queue
-        for (int i = s * 2304 / 8 / 64; i < (s + 1) * 2304 / 8 / 64; ++i) prefetch(w + kquant_prefetch + 64 * i);
+    if constexpr (R >= 6)  // an eighth of the super-block per step: a burst of all lines would overflow the
+                           // miss queue
+        for (int i = s * 2304 / 8 / 64; i < (s + 1) * 2304 / 8 / 64; ++i)
+            prefetch(w + kquant_prefetch + 64 * i);
     I32 dot[R];
     FOR_ROWS(r, R) dot[r] = zero_i32();
     DEEPINFER_UNROLL(8)
@@ -59,7 +62,8 @@ template <int T, int R>
 static inline void q6k_quarter(const uint8_t* w, const int* a, int half, I32* S) {
     const int t = 4 * half + T;
     if constexpr (R >= 4)
-        for (int i = t * 3392 / 8 / 64; i < (t + 1) * 3392 / 8 / 64; ++i) prefetch(w + kquant_prefetch + 64 * i);
+        for (int i = t * 3392 / 8 / 64; i < (t + 1) * 3392 / 8 / 64; ++i)
+            prefetch(w + kquant_prefetch + 64 * i);
     DEEPINFER_UNROLL(2)
     for (int s = 0; s < 2; ++s) {
         I32 dot[R];
@@ -75,7 +79,8 @@ static inline void q6k_quarter(const uint8_t* w, const int* a, int half, I32* S)
 }
 
 template <WeightLayout F, int R>
-[[gnu::noinline]] static void kquant_kernel(const uint8_t* w, const uint8_t* act, int blocks, float* y, size_t ldy) {
+[[gnu::noinline]] static void kquant_kernel(const uint8_t* w, const uint8_t* act, int blocks, float* y,
+                                            size_t ldy) {
     F32 acc[R];
     FOR_ROWS(r, R) acc[r] = zero();
     for (int b = 0; b < blocks; ++b, w += KQuant<F>::block, act += R * kquant_record) {
@@ -87,7 +92,8 @@ template <WeightLayout F, int R>
             alignas(64) uint8_t sc[128], mn[128];
             q4k_scales(w, sc, mn);
             DEEPINFER_UNROLL(1)
-            for (int s = 0; s < 8; s += 2) q4k_sub_block<0, R>(w, sc, a, s, S), q4k_sub_block<1, R>(w, sc, a, s + 1, S);
+            for (int s = 0; s < 8; s += 2)
+                q4k_sub_block<0, R>(w, sc, a, s, S), q4k_sub_block<1, R>(w, sc, a, s + 1, S);
             I32 Z[R];
             FOR_ROWS(r, R) Z[r] = zero_i32();
             DEEPINFER_UNROLL(1)
@@ -111,7 +117,8 @@ template <WeightLayout F, int R>
     FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
 }
 
-// Wide form of a super-block: 4096 B values as bytes | 16 int32 scale lines | 4 lines of int16 min pairs | d, dmin float.
+// Wide form of a super-block: 4096 B values as bytes | 16 int32 scale lines | 4 lines of int16 min pairs | d,
+// dmin float.
 template <WeightLayout F>
 static void kquant_unpack(const uint8_t* w, int blocks, uint8_t* u) {
     for (int b = 0; b < blocks; ++b, w += KQuant<F>::block, u += kquant_wide_bytes) {
@@ -143,7 +150,8 @@ static void kquant_unpack(const uint8_t* w, int blocks, uint8_t* u) {
     }
 }
 template <WeightLayout F, int R>
-[[gnu::noinline]] static void kquant_wide_kernel(const uint8_t* u, const uint8_t* act, int blocks, float* y, size_t ldy) {
+[[gnu::noinline]] static void kquant_wide_kernel(const uint8_t* u, const uint8_t* act, int blocks, float* y,
+                                                 size_t ldy) {
     constexpr int lines = F == WeightLayout::q4_k ? 8 : 4;  // of 4 k, per sub-block
     F32 acc[R];
     FOR_ROWS(r, R) acc[r] = zero();

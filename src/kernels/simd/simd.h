@@ -1,10 +1,10 @@
-// Sixteen-lane vectors for the kernels, with three implementations of the same arithmetic: AVX-512, AVX2 + FMA, and
-// plain C++. A kernel is written once against this header and compiled once per instruction set (see ../CMakeLists.txt);
-// every operation below is exact or correctly rounded, so all three give the same bits.
+// Sixteen-lane vectors for the kernels, with three implementations of the same arithmetic: AVX-512, AVX2 +
+// FMA, and plain C++. A kernel is written once against this header and compiled once per instruction set (see
+// ../CMakeLists.txt); every operation below is exact or correctly rounded, so all three give the same bits.
 //
-// Everything here is static or a type inside the instruction set's own namespace: a function compiled for AVX-512
-// must never be merged by the linker into code that runs elsewhere. For the same reason the sources in this folder use
-// no standard templates.
+// Everything here is static or a type inside the instruction set's own namespace: a function compiled for
+// AVX-512 must never be merged by the linker into code that runs elsewhere. For the same reason the sources
+// in this folder use no standard templates.
 #pragma once
 
 #include <stddef.h>
@@ -17,8 +17,8 @@
 #define DEEPINFER_UNROLL(n) DEEPINFER_PRAGMA(GCC unroll 1)
 #endif
 #define DEEPINFER_PRAGMA(x) _Pragma(#x)
-// A loop over the rows of a register tile. Unrolling is forced: otherwise GCC leaves the accumulators in memory and
-// throughput falls to a third.
+// A loop over the rows of a register tile. Unrolling is forced: otherwise GCC leaves the accumulators in
+// memory and throughput falls to a third.
 #define FOR_ROWS(r, R) DEEPINFER_UNROLL(16) for (int r = 0; r < (R); ++r)
 
 #if defined(DEEPINFER_ISA_AVX512)
@@ -35,10 +35,12 @@ namespace deepinfer::kernels::DEEPINFER_ISA {
 #if defined(DEEPINFER_SMALL_TILES)
 constexpr int block32_rows = 2, kquant_rows = 2, float_rows = 2, attention_rows = 2;
 #else
-constexpr int block32_rows = isa_block32_rows, kquant_rows = isa_kquant_rows, float_rows = isa_float_rows, attention_rows = isa_attention_rows;
+constexpr int block32_rows = isa_block32_rows, kquant_rows = isa_kquant_rows, float_rows = isa_float_rows,
+              attention_rows = isa_attention_rows;
 #endif
 
-// e^x for x <= 0 (softmax); 0 below -87. Cody-Waite reduction and a degree-6 Taylor polynomial: relative error < 3e-7.
+// e^x for x <= 0 (softmax); 0 below -87. Cody-Waite reduction and a degree-6 Taylor polynomial: relative
+// error < 3e-7.
 static inline F32 exp_negative(F32 x) {
     const F32 n = round_even(mul(x, set1(1.44269504f)));
     F32 r = fnma(n, set1(0.693145752f), x);
@@ -56,7 +58,7 @@ static inline F32 exp_negative(F32 x) {
 // 1 / (1 + e^-x), from the exponential of -|x|.
 static inline F32 sigmoid(F32 x) {
     const F32 e = exp_negative(sub(zero(), abs(x)));
-    const F32 low = div(e, add(e, set1(1.f)));   // sigmoid(-|x|)
+    const F32 low = div(e, add(e, set1(1.f)));  // sigmoid(-|x|)
     return select_negative(x, low, sub(set1(1.f), low));
 }
 

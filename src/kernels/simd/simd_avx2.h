@@ -4,9 +4,15 @@
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
-struct F32 { __m256 lo, hi; };
-struct I32 { __m256i lo, hi; };
-struct U8 { __m256i lo, hi; };
+struct F32 {
+    __m256 lo, hi;
+};
+struct I32 {
+    __m256i lo, hi;
+};
+struct U8 {
+    __m256i lo, hi;
+};
 
 constexpr int isa_block32_rows = 4;  // 16 registers: 8 for accumulators, the rest for weights and scales
 constexpr int isa_kquant_rows = 4;
@@ -18,14 +24,16 @@ static inline F32 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
 static inline F32 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 static inline void store(float* p, F32 x) { _mm256_storeu_ps(p, x.lo), _mm256_storeu_ps(p + 8, x.hi); }
 static inline F32 load_f16(const uint16_t* p) {
-    return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p + 1))};
+    return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)),
+            _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p + 1))};
 }
 static inline void store_f16(uint16_t* p, F32 x) {
     _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(x.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     _mm_storeu_si128((__m128i*)p + 1, _mm256_cvtps_ph(x.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 static inline __m256 widen_bf16(const uint16_t* p) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
 }
 static inline F32 load_bf16(const uint16_t* p) { return {widen_bf16(p), widen_bf16(p + 8)}; }
 static inline F32 add(F32 a, F32 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
@@ -37,7 +45,9 @@ static inline F32 abs(F32 a) {
     const __m256 sign = _mm256_set1_ps(-0.f);
     return {_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
 }
-static inline F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
+static inline F32 fma(F32 a, F32 b, F32 c) {
+    return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
 static inline F32 fnma(F32 a, F32 b, F32 c) {
     return {_mm256_fnmadd_ps(a.lo, b.lo, c.lo), _mm256_fnmadd_ps(a.hi, b.hi, c.hi)};
 }
@@ -47,10 +57,13 @@ static inline __m256 scale_half(__m256 a, __m256 n) {
     const __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     return _mm256_mul_ps(a, _mm256_castsi256_ps(e));
 }
-static inline F32 scale_by_power_of_two(F32 a, F32 n) { return {scale_half(a.lo, n.lo), scale_half(a.hi, n.hi)}; }
+static inline F32 scale_by_power_of_two(F32 a, F32 n) {
+    return {scale_half(a.lo, n.lo), scale_half(a.hi, n.hi)};
+}
 static inline F32 zero_where_less(F32 x, float bound, F32 y) {
     const __m256 b = _mm256_set1_ps(bound);
-    return {_mm256_and_ps(_mm256_cmp_ps(x.lo, b, _CMP_GE_OQ), y.lo), _mm256_and_ps(_mm256_cmp_ps(x.hi, b, _CMP_GE_OQ), y.hi)};
+    return {_mm256_and_ps(_mm256_cmp_ps(x.lo, b, _CMP_GE_OQ), y.lo),
+            _mm256_and_ps(_mm256_cmp_ps(x.hi, b, _CMP_GE_OQ), y.hi)};
 }
 static inline F32 select_negative(F32 x, F32 if_negative, F32 otherwise) {
     const __m256 z = _mm256_setzero_ps();
@@ -58,11 +71,13 @@ static inline F32 select_negative(F32 x, F32 if_negative, F32 otherwise) {
             _mm256_blendv_ps(otherwise.hi, if_negative.hi, _mm256_cmp_ps(x.hi, z, _CMP_LT_OQ))};
 }
 static inline F32 keep_lanes(F32 a, int from, int to, F32 other) {
-    const __m256i i0 = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), i1 = _mm256_add_epi32(i0, _mm256_set1_epi32(8));
+    const __m256i i0 = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+                  i1 = _mm256_add_epi32(i0, _mm256_set1_epi32(8));
     const __m256i f = _mm256_set1_epi32(from - 1), t = _mm256_set1_epi32(to);
     const __m256i k0 = _mm256_and_si256(_mm256_cmpgt_epi32(i0, f), _mm256_cmpgt_epi32(t, i0));
     const __m256i k1 = _mm256_and_si256(_mm256_cmpgt_epi32(i1, f), _mm256_cmpgt_epi32(t, i1));
-    return {_mm256_blendv_ps(other.lo, a.lo, _mm256_castsi256_ps(k0)), _mm256_blendv_ps(other.hi, a.hi, _mm256_castsi256_ps(k1))};
+    return {_mm256_blendv_ps(other.lo, a.lo, _mm256_castsi256_ps(k0)),
+            _mm256_blendv_ps(other.hi, a.hi, _mm256_castsi256_ps(k1))};
 }
 static inline float reduce_add(F32 a) {
     const __m256 h = _mm256_add_ps(a.lo, a.hi);
@@ -85,8 +100,12 @@ static inline I32 load_i32(const void* p) {
 static inline void store_i32(void* p, I32 x) {
     _mm256_storeu_si256((__m256i*)p, x.lo), _mm256_storeu_si256((__m256i*)p + 1, x.hi);
 }
-static inline I32 add_i32(I32 a, I32 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
-static inline I32 mul_i32(I32 a, I32 b) { return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)}; }
+static inline I32 add_i32(I32 a, I32 b) {
+    return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
+static inline I32 mul_i32(I32 a, I32 b) {
+    return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
+}
 static inline F32 to_f32(I32 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 static inline I32 to_i32(F32 a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 static inline void store_i8(int8_t* p, I32 a) {
@@ -108,27 +127,40 @@ static inline I32 widen_i8(const void* p) {
     const __m128i v = _mm_loadu_si128((const __m128i*)p);
     return {_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8))};
 }
-static inline I32 shift_left_i32(I32 a, int n) { return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)}; }
+static inline I32 shift_left_i32(I32 a, int n) {
+    return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)};
+}
 static inline I32 or_i32(I32 a, I32 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
 
-static inline U8 load_u8(const uint8_t* p) { return {_mm256_load_si256((const __m256i*)p), _mm256_load_si256((const __m256i*)p + 1)}; }
-static inline void store_u8(uint8_t* p, U8 a) { _mm256_store_si256((__m256i*)p, a.lo), _mm256_store_si256((__m256i*)p + 1, a.hi); }
+static inline U8 load_u8(const uint8_t* p) {
+    return {_mm256_load_si256((const __m256i*)p), _mm256_load_si256((const __m256i*)p + 1)};
+}
+static inline void store_u8(uint8_t* p, U8 a) {
+    _mm256_store_si256((__m256i*)p, a.lo), _mm256_store_si256((__m256i*)p + 1, a.hi);
+}
 static inline U8 set1_u8(uint8_t x) { return {_mm256_set1_epi8((char)x), _mm256_set1_epi8((char)x)}; }
 static inline U8 and_u8(U8 a, U8 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
 static inline U8 or_and_u8(U8 a, U8 b, U8 mask) {
-    return {_mm256_or_si256(a.lo, _mm256_and_si256(b.lo, mask.lo)), _mm256_or_si256(a.hi, _mm256_and_si256(b.hi, mask.hi))};
+    return {_mm256_or_si256(a.lo, _mm256_and_si256(b.lo, mask.lo)),
+            _mm256_or_si256(a.hi, _mm256_and_si256(b.hi, mask.hi))};
 }
-static inline U8 shift_right_u8(U8 a, int n) { return {_mm256_srli_epi16(a.lo, n), _mm256_srli_epi16(a.hi, n)}; }
-static inline U8 shift_left_u8(U8 a, int n) { return {_mm256_slli_epi16(a.lo, n), _mm256_slli_epi16(a.hi, n)}; }
+static inline U8 shift_right_u8(U8 a, int n) {
+    return {_mm256_srli_epi16(a.lo, n), _mm256_srli_epi16(a.hi, n)};
+}
+static inline U8 shift_left_u8(U8 a, int n) {
+    return {_mm256_slli_epi16(a.lo, n), _mm256_slli_epi16(a.hi, n)};
+}
 static inline U8 split_nibbles(const uint8_t* p) {
     const __m256i v = _mm256_loadu_si256((const __m256i*)p), m = _mm256_set1_epi8(15);
     const __m256i even = _mm256_and_si256(v, m), odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), m);
     return {_mm256_permute2x128_si256(even, odd, 0x20), _mm256_permute2x128_si256(even, odd, 0x31)};
 }
-// vpmaddubsw saturates at 16 bits (255 * 127 * 2 does not fit), so even and odd bytes are widened and multiplied apart.
+// vpmaddubsw saturates at 16 bits (255 * 127 * 2 does not fit), so even and odd bytes are widened and
+// multiplied apart.
 static inline __m256i dot_half(__m256i acc, __m256i a, __m256i b_even, __m256i b_odd) {
     const __m256i even = _mm256_and_si256(a, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(a, 8);
-    return _mm256_add_epi32(acc, _mm256_add_epi32(_mm256_madd_epi16(even, b_even), _mm256_madd_epi16(odd, b_odd)));
+    return _mm256_add_epi32(acc,
+                            _mm256_add_epi32(_mm256_madd_epi16(even, b_even), _mm256_madd_epi16(odd, b_odd)));
 }
 static inline I32 dot_u8_i8(I32 acc, U8 a, int b) {
     const __m256i v = _mm256_set1_epi32(b);
@@ -137,7 +169,8 @@ static inline I32 dot_u8_i8(I32 acc, U8 a, int b) {
 }
 static inline I32 dot_i16(I32 acc, I32 a, int b) {
     const __m256i v = _mm256_set1_epi32(b);
-    return {_mm256_add_epi32(acc.lo, _mm256_madd_epi16(a.lo, v)), _mm256_add_epi32(acc.hi, _mm256_madd_epi16(a.hi, v))};
+    return {_mm256_add_epi32(acc.lo, _mm256_madd_epi16(a.lo, v)),
+            _mm256_add_epi32(acc.hi, _mm256_madd_epi16(a.hi, v))};
 }
 
 static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }

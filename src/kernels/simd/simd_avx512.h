@@ -5,8 +5,8 @@
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
 using F32 = __m512;
-using I32 = __m512i;   // 16 x int32
-using U8 = __m512i;    // 64 x uint8
+using I32 = __m512i;  // 16 x int32
+using U8 = __m512i;   // 64 x uint8
 
 constexpr int isa_block32_rows = 12;  // row tile of the 32-block kernels: 12 int32 + 12 float accumulators
 constexpr int isa_kquant_rows = 8;
@@ -17,12 +17,15 @@ static inline F32 zero() { return _mm512_setzero_ps(); }
 static inline F32 set1(float x) { return _mm512_set1_ps(x); }
 static inline F32 load(const float* p) { return _mm512_loadu_ps(p); }
 static inline void store(float* p, F32 x) { _mm512_storeu_ps(p, x); }
-static inline F32 load_f16(const uint16_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
+static inline F32 load_f16(const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
+}
 static inline void store_f16(uint16_t* p, F32 x) {
     _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 static inline F32 load_bf16(const uint16_t* p) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
 }
 static inline F32 add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
 static inline F32 sub(F32 a, F32 b) { return _mm512_sub_ps(a, b); }
@@ -38,7 +41,8 @@ static inline F32 zero_where_less(F32 x, float bound, F32 y) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(bound), _CMP_GE_OQ), y);
 }
 static inline F32 select_negative(F32 x, F32 if_negative, F32 otherwise) {
-    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), otherwise, if_negative);
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), otherwise,
+                                if_negative);
 }
 // Lanes [from, to) of a, `other` elsewhere. Bounds outside 0..16 are clipped.
 static inline F32 keep_lanes(F32 a, int from, int to, F32 other) {
@@ -65,7 +69,9 @@ static inline F32 to_f32(I32 a) { return _mm512_cvtepi32_ps(a); }
 static inline I32 to_i32(F32 a) { return _mm512_cvtps_epi32(a); }  // round to nearest even
 static inline void store_i8(int8_t* p, I32 a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a)); }
 static inline int reduce_add_i32(I32 a) { return _mm512_reduce_add_epi32(a); }
-static inline I32 widen_u8(const uint8_t* p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)); }
+static inline I32 widen_u8(const uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
+}
 static inline I32 widen_i8(const void* p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)); }
 static inline I32 shift_left_i32(I32 a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
 static inline I32 or_i32(I32 a, I32 b) { return _mm512_or_si512(a, b); }
@@ -74,7 +80,9 @@ static inline U8 load_u8(const uint8_t* p) { return _mm512_load_si512(p); }  // 
 static inline void store_u8(uint8_t* p, U8 a) { _mm512_store_si512(p, a); }
 static inline U8 set1_u8(uint8_t x) { return _mm512_set1_epi8((char)x); }
 static inline U8 and_u8(U8 a, U8 b) { return _mm512_and_si512(a, b); }
-static inline U8 or_and_u8(U8 a, U8 b, U8 mask) { return _mm512_ternarylogic_epi32(a, b, mask, 0xf8); }  // a | (b & mask)
+static inline U8 or_and_u8(U8 a, U8 b, U8 mask) {
+    return _mm512_ternarylogic_epi32(a, b, mask, 0xf8);
+}  // a | (b & mask)
 // Shifts act on 16-bit lanes; the caller masks the bits that crossed a byte.
 static inline U8 shift_right_u8(U8 a, int n) { return _mm512_srli_epi16(a, (unsigned)n); }
 static inline U8 shift_left_u8(U8 a, int n) { return _mm512_slli_epi16(a, (unsigned)n); }
@@ -86,7 +94,9 @@ static inline U8 split_nibbles(const uint8_t* p) {
                               _mm256_permute2x128_si256(even, odd, 0x31), 1);
 }
 // acc[i] += sum of the 4 unsigned bytes of a's lane i times the 4 signed bytes of b.
-static inline I32 dot_u8_i8(I32 acc, U8 a, int b) { return _mm512_dpbusd_epi32(acc, a, _mm512_set1_epi32(b)); }
+static inline I32 dot_u8_i8(I32 acc, U8 a, int b) {
+    return _mm512_dpbusd_epi32(acc, a, _mm512_set1_epi32(b));
+}
 // acc[i] += sum of the 2 int16 of a's lane i times the 2 int16 of b.
 static inline I32 dot_i16(I32 acc, I32 a, int b) { return _mm512_dpwssd_epi32(acc, a, _mm512_set1_epi32(b)); }
 

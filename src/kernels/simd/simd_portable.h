@@ -6,9 +6,15 @@
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
-struct F32 { float v[16]; };
-struct I32 { int32_t v[16]; };
-struct U8 { uint8_t v[64]; };
+struct F32 {
+    float v[16];
+};
+struct I32 {
+    int32_t v[16];
+};
+struct U8 {
+    uint8_t v[64];
+};
 
 constexpr int isa_block32_rows = 1;
 constexpr int isa_kquant_rows = 1;
@@ -16,26 +22,68 @@ constexpr int isa_float_rows = 1;
 constexpr int isa_attention_rows = 1;
 
 #define EACH(n) for (int i = 0; i < (n); ++i)
-static inline F32 set1(float x) { F32 r; EACH(16) r.v[i] = x; return r; }
+static inline F32 set1(float x) {
+    F32 r;
+    EACH(16) r.v[i] = x;
+    return r;
+}
 static inline F32 zero() { return set1(0.f); }
-static inline F32 load(const float* p) { F32 r; memcpy(r.v, p, 64); return r; }
+static inline F32 load(const float* p) {
+    F32 r;
+    memcpy(r.v, p, 64);
+    return r;
+}
 static inline void store(float* p, F32 x) { memcpy(p, x.v, 64); }
-static inline F32 load_f16(const uint16_t* p) { F32 r; EACH(16) r.v[i] = f16_to_f32(p[i]); return r; }
+static inline F32 load_f16(const uint16_t* p) {
+    F32 r;
+    EACH(16) r.v[i] = f16_to_f32(p[i]);
+    return r;
+}
 static inline void store_f16(uint16_t* p, F32 x) { EACH(16) p[i] = f32_to_f16(x.v[i]); }
 static inline F32 load_bf16(const uint16_t* p) {
     F32 r;
-    EACH(16) { const uint32_t b = (uint32_t)p[i] << 16; memcpy(&r.v[i], &b, 4); }
+    EACH(16) {
+        const uint32_t b = (uint32_t)p[i] << 16;
+        memcpy(&r.v[i], &b, 4);
+    }
     return r;
 }
-static inline F32 add(F32 a, F32 b) { EACH(16) a.v[i] += b.v[i]; return a; }
-static inline F32 sub(F32 a, F32 b) { EACH(16) a.v[i] -= b.v[i]; return a; }
-static inline F32 mul(F32 a, F32 b) { EACH(16) a.v[i] *= b.v[i]; return a; }
-static inline F32 div(F32 a, F32 b) { EACH(16) a.v[i] /= b.v[i]; return a; }
-static inline F32 max(F32 a, F32 b) { EACH(16) a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i]; return a; }
-static inline F32 abs(F32 a) { EACH(16) a.v[i] = fabsf(a.v[i]); return a; }
-static inline F32 fma(F32 a, F32 b, F32 c) { EACH(16) c.v[i] = fmaf(a.v[i], b.v[i], c.v[i]); return c; }
-static inline F32 fnma(F32 a, F32 b, F32 c) { EACH(16) c.v[i] = fmaf(-a.v[i], b.v[i], c.v[i]); return c; }
-static inline F32 round_even(F32 a) { EACH(16) a.v[i] = rintf(a.v[i]); return a; }
+static inline F32 add(F32 a, F32 b) {
+    EACH(16) a.v[i] += b.v[i];
+    return a;
+}
+static inline F32 sub(F32 a, F32 b) {
+    EACH(16) a.v[i] -= b.v[i];
+    return a;
+}
+static inline F32 mul(F32 a, F32 b) {
+    EACH(16) a.v[i] *= b.v[i];
+    return a;
+}
+static inline F32 div(F32 a, F32 b) {
+    EACH(16) a.v[i] /= b.v[i];
+    return a;
+}
+static inline F32 max(F32 a, F32 b) {
+    EACH(16) a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
+    return a;
+}
+static inline F32 abs(F32 a) {
+    EACH(16) a.v[i] = fabsf(a.v[i]);
+    return a;
+}
+static inline F32 fma(F32 a, F32 b, F32 c) {
+    EACH(16) c.v[i] = fmaf(a.v[i], b.v[i], c.v[i]);
+    return c;
+}
+static inline F32 fnma(F32 a, F32 b, F32 c) {
+    EACH(16) c.v[i] = fmaf(-a.v[i], b.v[i], c.v[i]);
+    return c;
+}
+static inline F32 round_even(F32 a) {
+    EACH(16) a.v[i] = rintf(a.v[i]);
+    return a;
+}
 static inline F32 scale_by_power_of_two(F32 a, F32 n) {
     EACH(16) {
         const float e = n.v[i] < -126.f ? -126.f : n.v[i] > 127.f ? 127.f : n.v[i];
@@ -46,8 +94,14 @@ static inline F32 scale_by_power_of_two(F32 a, F32 n) {
     }
     return a;
 }
-static inline F32 zero_where_less(F32 x, float bound, F32 y) { EACH(16) y.v[i] = x.v[i] >= bound ? y.v[i] : 0.f; return y; }
-static inline F32 select_negative(F32 x, F32 neg, F32 other) { EACH(16) other.v[i] = x.v[i] < 0.f ? neg.v[i] : other.v[i]; return other; }
+static inline F32 zero_where_less(F32 x, float bound, F32 y) {
+    EACH(16) y.v[i] = x.v[i] >= bound ? y.v[i] : 0.f;
+    return y;
+}
+static inline F32 select_negative(F32 x, F32 neg, F32 other) {
+    EACH(16) other.v[i] = x.v[i] < 0.f ? neg.v[i] : other.v[i];
+    return other;
+}
 static inline F32 keep_lanes(F32 a, int from, int to, F32 other) {
     EACH(16) other.v[i] = i >= from && i < to ? a.v[i] : other.v[i];
     return other;
@@ -61,13 +115,31 @@ static inline float reduce_max(F32 a) {
     return a.v[0];
 }
 
-static inline I32 set1_i32(int x) { I32 r; EACH(16) r.v[i] = x; return r; }
+static inline I32 set1_i32(int x) {
+    I32 r;
+    EACH(16) r.v[i] = x;
+    return r;
+}
 static inline I32 zero_i32() { return set1_i32(0); }
-static inline I32 load_i32(const void* p) { I32 r; memcpy(r.v, p, 64); return r; }
+static inline I32 load_i32(const void* p) {
+    I32 r;
+    memcpy(r.v, p, 64);
+    return r;
+}
 static inline void store_i32(void* p, I32 x) { memcpy(p, x.v, 64); }
-static inline I32 add_i32(I32 a, I32 b) { EACH(16) a.v[i] += b.v[i]; return a; }
-static inline I32 mul_i32(I32 a, I32 b) { EACH(16) a.v[i] *= b.v[i]; return a; }
-static inline F32 to_f32(I32 a) { F32 r; EACH(16) r.v[i] = (float)a.v[i]; return r; }
+static inline I32 add_i32(I32 a, I32 b) {
+    EACH(16) a.v[i] += b.v[i];
+    return a;
+}
+static inline I32 mul_i32(I32 a, I32 b) {
+    EACH(16) a.v[i] *= b.v[i];
+    return a;
+}
+static inline F32 to_f32(I32 a) {
+    F32 r;
+    EACH(16) r.v[i] = (float)a.v[i];
+    return r;
+}
 // Out of range and NaN give INT_MIN, as the vector instructions do.
 static inline I32 to_i32(F32 a) {
     I32 r;
@@ -75,19 +147,57 @@ static inline I32 to_i32(F32 a) {
     return r;
 }
 static inline void store_i8(int8_t* p, I32 a) { EACH(16) p[i] = (int8_t)a.v[i]; }
-static inline int reduce_add_i32(I32 a) { int s = 0; EACH(16) s += a.v[i]; return s; }
-static inline I32 widen_u8(const uint8_t* p) { I32 r; EACH(16) r.v[i] = p[i]; return r; }
-static inline I32 widen_i8(const void* p) { I32 r; EACH(16) r.v[i] = ((const int8_t*)p)[i]; return r; }
-static inline I32 shift_left_i32(I32 a, int n) { EACH(16) a.v[i] = (int32_t)((uint32_t)a.v[i] << n); return a; }
-static inline I32 or_i32(I32 a, I32 b) { EACH(16) a.v[i] |= b.v[i]; return a; }
+static inline int reduce_add_i32(I32 a) {
+    int s = 0;
+    EACH(16) s += a.v[i];
+    return s;
+}
+static inline I32 widen_u8(const uint8_t* p) {
+    I32 r;
+    EACH(16) r.v[i] = p[i];
+    return r;
+}
+static inline I32 widen_i8(const void* p) {
+    I32 r;
+    EACH(16) r.v[i] = ((const int8_t*)p)[i];
+    return r;
+}
+static inline I32 shift_left_i32(I32 a, int n) {
+    EACH(16) a.v[i] = (int32_t)((uint32_t)a.v[i] << n);
+    return a;
+}
+static inline I32 or_i32(I32 a, I32 b) {
+    EACH(16) a.v[i] |= b.v[i];
+    return a;
+}
 
-static inline U8 load_u8(const uint8_t* p) { U8 r; memcpy(r.v, p, 64); return r; }
+static inline U8 load_u8(const uint8_t* p) {
+    U8 r;
+    memcpy(r.v, p, 64);
+    return r;
+}
 static inline void store_u8(uint8_t* p, U8 a) { memcpy(p, a.v, 64); }
-static inline U8 set1_u8(uint8_t x) { U8 r; EACH(64) r.v[i] = x; return r; }
-static inline U8 and_u8(U8 a, U8 b) { EACH(64) a.v[i] &= b.v[i]; return a; }
-static inline U8 or_and_u8(U8 a, U8 b, U8 mask) { EACH(64) a.v[i] |= (uint8_t)(b.v[i] & mask.v[i]); return a; }
-static inline U8 shift_right_u8(U8 a, int n) { EACH(64) a.v[i] = (uint8_t)(a.v[i] >> n); return a; }
-static inline U8 shift_left_u8(U8 a, int n) { EACH(64) a.v[i] = (uint8_t)(a.v[i] << n); return a; }
+static inline U8 set1_u8(uint8_t x) {
+    U8 r;
+    EACH(64) r.v[i] = x;
+    return r;
+}
+static inline U8 and_u8(U8 a, U8 b) {
+    EACH(64) a.v[i] &= b.v[i];
+    return a;
+}
+static inline U8 or_and_u8(U8 a, U8 b, U8 mask) {
+    EACH(64) a.v[i] |= (uint8_t)(b.v[i] & mask.v[i]);
+    return a;
+}
+static inline U8 shift_right_u8(U8 a, int n) {
+    EACH(64) a.v[i] = (uint8_t)(a.v[i] >> n);
+    return a;
+}
+static inline U8 shift_left_u8(U8 a, int n) {
+    EACH(64) a.v[i] = (uint8_t)(a.v[i] << n);
+    return a;
+}
 static inline U8 split_nibbles(const uint8_t* p) {
     U8 r;
     EACH(64) r.v[i] = (uint8_t)(p[i / 32 * 16 + i % 16] >> (i / 16 % 2 * 4) & 15);
@@ -96,7 +206,8 @@ static inline U8 split_nibbles(const uint8_t* p) {
 static inline I32 dot_u8_i8(I32 acc, U8 a, int b) {
     int8_t w[4];
     memcpy(w, &b, 4);
-    EACH(16) acc.v[i] += a.v[4 * i] * w[0] + a.v[4 * i + 1] * w[1] + a.v[4 * i + 2] * w[2] + a.v[4 * i + 3] * w[3];
+    EACH(16)
+    acc.v[i] += a.v[4 * i] * w[0] + a.v[4 * i + 1] * w[1] + a.v[4 * i + 2] * w[2] + a.v[4 * i + 3] * w[3];
     return acc;
 }
 static inline I32 dot_i16(I32 acc, I32 a, int b) {

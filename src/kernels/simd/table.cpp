@@ -11,8 +11,8 @@ namespace deepinfer::kernels {
 extern const KernelTable TABLE_NAME(DEEPINFER_ISA);
 const KernelTable TABLE_NAME(DEEPINFER_ISA) = {
     STRING(DEEPINFER_ISA),
-    {DEEPINFER_ISA::float_rows, DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::block32_rows,
-     DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::kquant_rows},
+    {DEEPINFER_ISA::float_rows, DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::block32_rows,
+     DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::kquant_rows},
     DEEPINFER_ISA::quantize,
     DEEPINFER_ISA::gemm,
     DEEPINFER_ISA::gemm_piece_f32,
