@@ -66,9 +66,13 @@ impl ChatTemplate {
     /// freeing such a value recurses. The stack is address space that is only backed by memory when used.
     pub fn render(&self, context_json: &str, unix_seconds: i64, limits: RenderLimits) -> Result<String, String> {
         std::thread::scope(|scope| {
-            std::thread::Builder::new()
-                .stack_size(RENDER_STACK_BYTES)
-                .spawn_scoped(scope, || self.render_here(context_json, unix_seconds, limits))
+            let spawn = |stack_bytes| {
+                let work = || self.render_here(context_json, unix_seconds, limits);
+                std::thread::Builder::new().stack_size(stack_bytes).spawn_scoped(scope, work)
+            };
+            // Where address space is limited, honest templates still run.
+            spawn(RENDER_STACK_BYTES)
+                .or_else(|_| spawn(RENDER_STACK_BYTES / 16))
                 .map_err(|error| format!("no thread for rendering: {error}"))?
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

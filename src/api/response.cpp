@@ -1,6 +1,7 @@
 #include "api/response.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -46,8 +47,16 @@ std::string printable(const std::string& bytes) {
     return out;
 }
 
-// JSON has no infinity; the protocol's word for "impossible" is -9999.
-double json_logprob(float logprob) { return std::isfinite(logprob) ? std::max(logprob, -9999.0f) : -9999.0; }
+// JSON has no infinity; the protocol's word for "impossible" is -9999. The double with the fewest digits that
+// reads back as this float: it is what the serialiser then prints.
+double json_logprob(float logprob) {
+    if (!std::isfinite(logprob) || logprob < -9999) return -9999;
+    char digits[32];
+    const auto end = std::to_chars(digits, digits + sizeof digits, logprob).ptr;
+    double value = 0;
+    std::from_chars(digits, end, value);
+    return value;
+}
 
 json::object chat_token(const TokenText& token) {
     json::array bytes;

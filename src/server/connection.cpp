@@ -189,6 +189,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
         ConnectionContext& context_;
     };
 
+    // A share of the memory for bodies.
+    class BodyBudget {
+      public:
+        explicit BodyBudget(ConnectionContext& context) : context_(context) {}
+        ~BodyBudget() { context_.body_bytes -= held_; }
+        BodyBudget(const BodyBudget&) = delete;
+        // Makes the share at least so large. False: there is not enough; nothing changed.
+        bool grow(size_t bytes) {
+            if (bytes <= held_) return true;
+            const size_t more = bytes - held_;
+            if (context_.body_bytes.fetch_add(more) + more > context_.options.max_total_body_bytes) {
+                context_.body_bytes -= more;
+                return false;
+            }
+            held_ = bytes;
+            return true;
+        }
+
+      private:
+        ConnectionContext& context_;
+        size_t held_ = 0;
+    };
+
     // One request and its answer. False: the connection is over.
     awaitable<bool> serve_one() {
         error_code error;
@@ -223,10 +246,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
             }
             co_return co_await respond(std::move(*answer));
         }
-        if (!parser.is_done() && !co_await read_body(parser)) co_return false;
-
-        const std::string body = std::move(parser.get().body());
-        Reply reply = co_await on_work_pool(body);
+        Reply reply;
+        {
+            BodyBudget budget(context_);
+            if (!parser.is_done() && !co_await read_body(parser, budget)) co_return false;
+            const std::string body = std::move(parser.get().body());
+            reply = co_await on_work_pool(body);
+        }
         if (auto* response = std::get_if<HttpResponse>(&reply))
             co_return co_await respond(std::move(*response));
         generation_ = std::move(std::get<std::unique_ptr<Generation>>(reply));
@@ -250,8 +276,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
         keep_alive_ = message.keep_alive();
     }
 
-    awaitable<bool> read_body(Parser& parser) {
+    awaitable<bool> read_body(Parser& parser, BodyBudget& budget) {
         error_code error;
+        const auto too_much = api::unavailable("The server is busy with other large requests.");
+        if (!budget.grow(parser.content_length().value_or(0))) {
+            co_await refuse(error_response(too_much));
+            co_return false;
+        }
         if (expects_continue_) {
             co_await write("HTTP/1.1 100 Continue\r\n\r\n", error);
             if (error) co_return false;
@@ -263,6 +294,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
             received += co_await http::async_read_some(stream_, buffer_, parser, to(error));
             if (error) {
                 if (const auto refusal = describe(error, options_)) co_await refuse(error_response(*refusal));
+                co_return false;
+            }
+            if (!budget.grow(parser.get().body().size())) {
+                co_await refuse(error_response(too_much));
                 co_return false;
             }
             const auto late =

@@ -4,6 +4,7 @@
 // connection runs on its own strand, except parsing and tokenising, which run on the work pool.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -32,6 +33,8 @@ struct ConnectionContext {
     std::unordered_set<Connection*> open;  // under the mutex
     int64_t busy = 0;                      // requests being answered; under the mutex
     bool drain_cancelled = false;          // under the mutex
+
+    std::atomic<size_t> body_bytes{0};  // held by requests that are being read or parsed
 };
 
 // Takes the socket over and serves it until it ends. `context` must outlive the connection.

@@ -18,7 +18,7 @@ struct ServerOptions {
     uint16_t port = 8080;            // 0: any free one, see Server::port()
     HandlerOptions handler;
     int io_threads = 1;    // connections; thousands of streams fit on one
-    int work_threads = 1;  // parsing, templates, tokenising
+    int work_threads = 2;  // parsing, templates, tokenising: a huge prompt must not hold up a small one
     size_t max_connections = 4096;
 
     std::chrono::milliseconds keep_alive_comment{15'000};  // of a silent stream
@@ -31,6 +31,8 @@ struct ServerOptions {
     size_t max_header_field_bytes = size_t{8} << 10;
     size_t max_header_fields = 64;
     size_t max_body_bytes = size_t{32} << 20;
+    size_t max_total_body_bytes = size_t{512}
+                                  << 20;  // of all requests that are being read or parsed; then 503
 };
 
 class Server {

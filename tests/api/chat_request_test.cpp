@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <set>
 
 #include "api/completion_request.h"
@@ -160,6 +162,13 @@ TEST(RequestFields, EveryFieldOfTheSdkIsInTheTable) {
     }
     for (const auto name : chat_fields) EXPECT_TRUE(known_chat.contains(name)) << name;
     for (const auto name : completion_fields) EXPECT_TRUE(known_completion.contains(name)) << name;
+}
+
+TEST(RequestFields, EveryFieldIsDocumented) {
+    std::ifstream file(std::string(DEEPINFER_TEST_DATA) + "/../docs/http-api.md");
+    const std::string page((std::istreambuf_iterator<char>(file)), {});
+    for (const RequestField& field : request_fields())
+        EXPECT_NE(page.find("`" + std::string(field.name) + "`"), std::string::npos) << field.name;
 }
 
 TEST(ChatRequest, StopForms) {

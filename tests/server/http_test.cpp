@@ -1,6 +1,9 @@
 // HTTP itself: routes, errors, limits, keys, connections, shutdown.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "server/fixture.h"
 
 namespace deepinfer::testing {
@@ -202,6 +205,26 @@ TEST_F(ServerTest, SizeLimits) {
     EXPECT_EQ(request("GET", "/health", "", many).status, 431);
     EXPECT_EQ(request("GET", "/health", "", "X: " + std::string(70'000, 'a') + "\r\n").status, 431);
     EXPECT_EQ(request("GET", "/health").status, 200);
+}
+
+TEST_F(ServerTest, BodiesTogetherHaveALimit) {
+    server::ServerOptions options;
+    options.max_total_body_bytes = 100'000;
+    start({}, std::move(options));
+    Client first(server_->port()), chunked(server_->port());
+    first.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n{");
+    EXPECT_TRUE(soon([&] {
+        const Response response =
+            request("POST", "/v1/completions", R"({"prompt":")" + std::string(20'000, 'x') + "\"}");
+        return response.status == 503 && response.has("Retry-After");
+    }));
+    chunked.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4e20\r\n" +
+                 std::string(20'000, 'x') + "\r\n");
+    EXPECT_EQ(chunked.read_response().status, 503);
+    EXPECT_EQ(request("POST", "/v1/completions", R"({"prompt":"x"})").status, 200);
+    first.close();
+    const std::string large = R"({"prompt":")" + std::string(3'000, 'x') + "\"}" + std::string(80'000, ' ');
+    EXPECT_TRUE(soon([&] { return request("POST", "/v1/completions", large).status == 200; }));
 }
 
 TEST_F(ServerTest, MalformedHttpGetsA4xxOrIsDropped) {
@@ -518,6 +541,16 @@ TEST_F(ServerTest, MetricsCount) {
           "deepinfer_e2e_request_latency_seconds_bucket{le=\"+Inf\"} 1\n",
           "deepinfer_http_responses_total{class=\"4xx\"} 1\n"})
         EXPECT_NE(response.body.find(line), std::string::npos) << line << response.body;
+
+    std::ifstream file(std::string(DEEPINFER_TEST_DATA) + "/../docs/http-api.md");
+    const std::string page((std::istreambuf_iterator<char>(file)), {});
+    for (size_t at = 0; (at = response.body.find("# TYPE deepinfer_", at)) != std::string::npos;) {
+        at += std::string_view("# TYPE deepinfer_").size();
+        const std::string name = response.body.substr(at, response.body.find(' ', at) - at);
+        EXPECT_TRUE(page.find("`" + name + "`") != std::string::npos ||
+                    page.find("`" + name + "{") != std::string::npos)
+            << name << " is not documented";
+    }
 }
 
 TEST(KeyFile, SkipsBlanksAndComments) {
