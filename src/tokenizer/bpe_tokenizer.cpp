@@ -159,15 +159,17 @@ class BpeTokenizer : public Tokenizer {
         while (!matcher.empty()) {
             const auto match = matcher.find(visible, from, accept);
             if (!match) break;
+            // The search goes on behind the spelling, even if the token takes more: so does the reference,
+            // where a token of white space may still follow a token that strips it.
             from = match->range.end;
             const AddedToken& token = parts_.added[match->index];
             if (token.single_word && !stands_alone(visible, match->range)) continue;
             const Piece taken = strip(visible, match->range, token, done);
-            if (taken.begin != done) between({done, taken.begin});
+            if (taken.begin > done) between({done, taken.begin});
             ids.push_back(token.id);
-            done = from = taken.end;
+            done = taken.end;
         }
-        if (done != range.end) between({done, range.end});
+        if (done < range.end) between({done, range.end});
     }
 
     // A stretch without added tokens of the raw kind; still bytes of any kind.

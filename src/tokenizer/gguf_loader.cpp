@@ -110,6 +110,8 @@ Result<Lists> read_lists(const Metadata& metadata) {
 // Fills the vocabulary, the added tokens and the decoded entries.
 Status read_tokens(const Lists& lists, Spelling spelling, TokenizerParts& parts, Vocabulary& vocabulary) {
     const ByteAlphabet alphabet;
+    const bool bytes_in_alphabet = spelling == Spelling::byte_level;
+    const EntryDecoding decoding{bytes_in_alphabet, !bytes_in_alphabet, !bytes_in_alphabet};
     const size_t size = lists.tokens->size();
     vocabulary.spellings = *lists.tokens;
     vocabulary.ids = StringMap(size);
@@ -118,7 +120,7 @@ Status read_tokens(const Lists& lists, Spelling spelling, TokenizerParts& parts,
         const std::string_view entry = (*lists.tokens)[i];
         const TokenId id = TokenId(i);
         const int64_t type = lists.type(i);
-        parts.bytes.append(decoded_entry(entry, spelling, alphabet));
+        parts.bytes.append(decoded_entry(entry, decoding, alphabet));
         if (entry.empty()) continue;
         vocabulary.ids.insert(entry, id);
         if (type == kUnknown || type == kUnused) vocabulary.exclude(id);

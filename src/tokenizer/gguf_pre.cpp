@@ -15,6 +15,14 @@ constexpr std::string_view kDeepseekLlmLetters =
     "-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+";
 constexpr std::string_view kDeepseekLlmPunctuation = "\\s?[!-/:-~！-／：-～‘-‟　-。]+";
 
+// Of GPT-4o (o200k).
+constexpr std::string_view kO200kPattern =
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'"
+    "ve|'m|'ll|'d)?"
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|"
+    "'ve|'m|'ll|'d)?"
+    "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
 struct Recipe {
     std::vector<std::string_view> names;
     std::vector<std::string_view> patterns;  // applied in order, matches isolated
@@ -37,6 +45,7 @@ const std::vector<Recipe>& recipes() {
         {.names = {"dbrx", "smaug-bpe"}, .patterns = {kLlama3Pattern}},
         {.names = {"qwen2"}, .patterns = {kQwen2Pattern}, .nfc = true},
         {.names = {"qwen35"}, .patterns = {kQwen35Pattern}},
+        {.names = {"gpt-4o"}, .patterns = {kO200kPattern}},
         {.names = {"deepseek-r1-qwen"}, .patterns = {kQwen2Pattern}},
         {.names = {"deepseek-v3"}, .patterns = {"\\p{N}{1,3}", kDeepseekV3CjkPattern, kDeepseekV3Pattern}},
         {.names = {"deepseek-llm"},

@@ -189,7 +189,7 @@ Status check_model_kind(const json::object& model) {
     return {};
 }
 
-void decode_entries(TokenizerParts& parts, Vocabulary& vocabulary, Spelling spelling) {
+void decode_entries(TokenizerParts& parts, const Vocabulary& vocabulary, const EntryDecoding& decoding) {
     size_t size = vocabulary.spellings.size();
     for (const AddedToken& token : parts.added) size = std::max(size, size_t(token.id) + 1);
     std::vector<std::string_view> spellings = vocabulary.spellings;
@@ -197,7 +197,7 @@ void decode_entries(TokenizerParts& parts, Vocabulary& vocabulary, Spelling spel
     for (const AddedToken& token : parts.added) spellings[size_t(token.id)] = token.content;
     const ByteAlphabet alphabet;
     for (const std::string_view entry : spellings)
-        parts.bytes.append(decoded_entry(entry, spelling, alphabet));
+        parts.bytes.append(decoded_entry(entry, decoding, alphabet));
 }
 
 Result<TokenizerParts> read_root(const json::object& root) {
@@ -222,7 +222,7 @@ Result<TokenizerParts> read_root(const json::object& root) {
     const Result<DecoderTraits> decoder = read_decoder(field("decoder"));
     if (!decoder) return decoder.error();
     const Spelling spelling = pre->byte_level ? Spelling::byte_level : Spelling::sentencepiece;
-    if (spelling != decoder->spelling)
+    if (pre->byte_level != decoder->entries.byte_alphabet)
         return Error{ErrorCode::unsupported,
                      "decoder: ByteLevel without a ByteLevel pre_tokenizer, or the reverse, is "
                      "not supported"};
@@ -232,7 +232,7 @@ Result<TokenizerParts> read_root(const json::object& root) {
         token.is_text = !token.special && is_text_token(token.content, spelling == Spelling::sentencepiece);
         if (token.special && size_t(token.id) < vocabulary.spellings.size()) vocabulary.exclude(token.id);
     }
-    decode_entries(parts, vocabulary, spelling);
+    decode_entries(parts, vocabulary, decoder->entries);
     set_symbols(parts.bpe, vocabulary, spelling);
     if (parts.bpe.ignore_merges) set_words(parts.bpe, vocabulary, spelling, parts.bytes);
     const Result<std::vector<MergeRule>> rules = read_merges(model);

@@ -11,6 +11,14 @@ namespace {
 
 namespace json = boost::json;
 
+// \w+|[^\w\s]+ as the Rust crate regex has it: its \w is Alphabetic, M, Nd, Pc and Join_Control.
+#define DEEPINFER_RUST_WORD                                                                                  \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-" \
+    "\\x{1f169}"                                                                                             \
+    "\\x{1f170}-\\x{1f189}"
+constexpr std::string_view kWhitespaceWords = "[" DEEPINFER_RUST_WORD "]+|[^\\s" DEEPINFER_RUST_WORD "]+";
+#undef DEEPINFER_RUST_WORD
+
 constexpr size_t kMaxStages = 64;  // of a sequence, nested ones included
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 
@@ -183,7 +191,7 @@ Status read_pre_tokenizer_stage(const json::object& object, std::string_view kin
         return {};
     }
     if (kind == "Whitespace")
-        return pre_tokenizer.add_split_pattern("\\w+|[^\\w\\s]+", SplitBehavior::removed, true, where);
+        return pre_tokenizer.add_split_pattern(kWhitespaceWords, SplitBehavior::removed, true, where);
     if (kind == "WhitespaceSplit")
         return pre_tokenizer.add_split_pattern("\\s", SplitBehavior::removed, false, where);
     return unsupported_kind(where, kind);
@@ -193,10 +201,14 @@ Status read_decoder_stage(const json::object& object, std::string_view kind, con
                           DecoderTraits& traits, bool& known) {
     known = true;
     if (kind == "ByteLevel") {
-        traits.spelling = Spelling::byte_level;
+        traits.entries.byte_alphabet = true;
         return {};
     }
-    if (kind == "ByteFallback" || kind == "Fuse") return {};
+    if (kind == "Fuse") return {};
+    if (kind == "ByteFallback") {
+        traits.entries.byte_tokens = true;
+        return {};
+    }
     if (kind == "Metaspace") {
         const Result<std::string_view> replacement = string_field(object, "replacement", where);
         if (!replacement) return replacement.error();
@@ -207,6 +219,7 @@ Status read_decoder_stage(const json::object& object, std::string_view kind, con
         if (!scheme) return scheme.error();
         const Result<bool> legacy_prefix = bool_field(object, "add_prefix_space", true, where);
         if (!legacy_prefix) return legacy_prefix.error();
+        traits.entries.metaspace = true;
         traits.strips_leading_space = scheme->empty() ? *legacy_prefix : *scheme != "never";
         return {};
     }
@@ -218,6 +231,7 @@ Status read_decoder_stage(const json::object& object, std::string_view kind, con
         if (pattern->is_regex || pattern->text != kMetaspace || *content != " ")
             return Error{ErrorCode::unsupported,
                          where + ": only the replacement of \"▁\" by \" \" is supported"};
+        traits.entries.metaspace = true;
         return {};
     }
     if (kind == "Strip") {

@@ -18,7 +18,7 @@ struct PreTokenizerTraits {
 Result<PreTokenizerTraits> read_pre_tokenizer(const boost::json::value& value, PreTokenizer& pre_tokenizer);
 
 struct DecoderTraits {
-    Spelling spelling = Spelling::sentencepiece;
+    EntryDecoding entries;
     bool strips_leading_space = false;
 };
 Result<DecoderTraits> read_decoder(const boost::json::value& value);

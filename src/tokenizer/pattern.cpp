@@ -19,6 +19,9 @@ constexpr std::string_view kWordSet =
     "1f149}"
     "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}";
 
+// PCRE2 before 10.40 knows no "sc:", but takes a plain script name as the Script property.
+constexpr const char* kScriptPrefix = PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40 ? "sc:" : "";
+
 constexpr uint32_t kMatchLimit = 50'000'000;  // backtracking steps of one match
 constexpr size_t kJitStackBytes = size_t{16} << 20;
 
@@ -110,8 +113,6 @@ class Translator {
                 if (in_set_) return refuse(std::string("\\") + c + " inside a set");
                 return replace_by(c == 'S' ? kSpaceSet : kWordSet, true);
             case 'x':
-            case 'p':
-            case 'P':
             case 'd':
             case 'D':
             case 'n':
@@ -132,6 +133,9 @@ class Translator {
                 }
                 copy(2);
                 return {};
+            case 'p':
+            case 'P':
+                return property();
             case 'u': {  // \uHHHH
                 if (rest().size() < 6) return refuse("\\u without four hexadecimal digits");
                 out_ += "\\x{" + std::string(rest().substr(2, 4)) + "}";
@@ -143,6 +147,21 @@ class Translator {
         }
         if (std::isalnum(uint8_t(c))) return refuse(std::string("the escape \\") + c);
         copy(2);
+        return {};
+    }
+
+    // A general category, or a script: by the Script property, where PCRE2 would take Script_Extensions.
+    Status property() {
+        if (rest().size() < 3 || rest()[2] != '{') return copy(std::min<size_t>(3, rest().size())), Status();
+        const size_t end = rest().find('}');
+        if (end == std::string_view::npos)
+            return Error{ErrorCode::corrupt_data, in_field(where_, "a property without }", expression_)};
+        const std::string_view name = rest().substr(3, end - 3);
+        const bool is_category = name.size() <= 2 || name == "Any" || (name[0] == '^' && name.size() <= 3);
+        if (is_category) return copy(end + 1), Status();
+        if (name[0] == '^') return refuse("the property " + quote(name));
+        out_ += std::string(rest().substr(0, 3)) + kScriptPrefix + std::string(name) + "}";
+        position_ += end + 1;
         return {};
     }
 

@@ -149,13 +149,17 @@ void set_score_merges(BpeModel& model, const Vocabulary& vocabulary, std::span<c
     }
 }
 
-std::string decoded_entry(std::string_view entry, Spelling spelling, const ByteAlphabet& alphabet) {
-    if (spelling == Spelling::byte_level) {
+std::string decoded_entry(std::string_view entry, const EntryDecoding& decoding,
+                          const ByteAlphabet& alphabet) {
+    if (decoding.byte_alphabet) {
         // Entries that are not written in the alphabet (most special tokens) stand for themselves.
         if (std::optional<std::string> bytes = alphabet.bytes(entry)) return std::move(*bytes);
         return std::string(entry);
     }
-    if (const int byte = byte_token_value(entry); byte >= 0) return std::string(1, char(byte));
+    if (decoding.byte_tokens) {
+        if (const int byte = byte_token_value(entry); byte >= 0) return std::string(1, char(byte));
+    }
+    if (!decoding.metaspace) return std::string(entry);
     std::string out;
     for (size_t at = 0;;) {
         const size_t found = entry.find(kMetaspace, at);

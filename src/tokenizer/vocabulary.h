@@ -56,7 +56,13 @@ Status set_merges(BpeModel& model, const Vocabulary& vocabulary, std::span<const
 void set_score_merges(BpeModel& model, const Vocabulary& vocabulary, std::span<const double> scores,
                       const std::vector<bool>& mergeable);
 
-// What an entry decodes to.
-std::string decoded_entry(std::string_view entry, Spelling spelling, const ByteAlphabet& alphabet);
+// What entries decode to.
+struct EntryDecoding {
+    bool byte_alphabet = false;  // entries written in the alphabet are bytes
+    bool metaspace = false;      // "▁" is a space
+    bool byte_tokens = false;    // "<0xAB>" is a byte
+};
+std::string decoded_entry(std::string_view entry, const EntryDecoding& decoding,
+                          const ByteAlphabet& alphabet);
 
 }  // namespace deepinfer::tokenizer

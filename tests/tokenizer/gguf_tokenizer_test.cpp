@@ -122,7 +122,7 @@ TEST(GgufTokenizer, ByteLevel) {
 TEST(GgufTokenizer, EveryKnownPreTokenizerLoads) {
     for (const char* name :
          {"gpt-2", "smollm", "qwen2", "qwen35", "llama-bpe", "deepseek-llm", "deepseek-coder", "deepseek-v3",
-          "deepseek-r1-qwen", "falcon", "starcoder", "refact", "command-r", "mpt"}) {
+          "deepseek-r1-qwen", "falcon", "gpt-4o", "starcoder", "refact", "command-r", "mpt"}) {
         Metadata metadata = byte_level();
         metadata.values["tokenizer.ggml.pre"] = std::string(name);
         const auto tokenizer = load(metadata);

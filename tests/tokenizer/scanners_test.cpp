@@ -189,6 +189,7 @@ TEST(Pattern, TranslatesWhatDiffersAndRefusesWhatItCannot) {
     EXPECT_EQ(matches("\\S", "\u180E \u3000"), 1u);
     EXPECT_EQ(matches("\\w", "a_\u0301\u00B2-"), 4u);
     EXPECT_EQ(matches("(?i:'S)", "'s'S'\u017F"), 3u);
+    EXPECT_EQ(matches("\\p{Han}", "\u3002\u4E00"), 1u);  // U+3002 is only among the extensions of Han
     EXPECT_EQ(matches("x*", "axb"),
               3u);  // empty at 0 and 3, and "x", right behind which an empty match does not count
     for (const char* refused :
