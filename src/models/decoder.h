@@ -61,6 +61,16 @@ class Step {
     kernels::Activations input_, source_;
 };
 
+// The projections that all these architectures have, under the same names.
+struct AttentionWeights {
+    kernels::Linear q, k, v, o;
+    void weigh(Weights& weights, const DecoderConfig& config, int layer);
+};
+struct FeedForwardWeights {
+    kernels::Linear gate, up, down;
+    void weigh(Weights& weights, const DecoderConfig& config, int layer);
+};
+
 class Decoder : public Model {
   public:
     Decoder(const DecoderConfig& config, ThreadPool& pool, kernels::Isa isa);

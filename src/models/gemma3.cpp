@@ -1,5 +1,5 @@
 // Gemma 3 (text): norms before and after each half, query and key heads normed, GELU gate, scaled embedding.
-// Most layers attend to a sliding window with a rotary base of their own.
+// Most layers attend to a sliding window and have a rotary base of their own.
 #include <cmath>
 
 #include "models/decoder.h"
@@ -15,43 +15,30 @@ class Gemma3 final : public Decoder {
   private:
     struct Layer {
         std::vector<float> attention_norm, post_attention_norm, ffn_norm, post_ffn_norm, q_norm, k_norm;
-        kernels::Linear q, k, v, o, gate, up, down;
+        AttentionWeights attention;
+        FeedForwardWeights ffn;
     };
     std::vector<Layer> layers_;
 
     void weigh(Weights& w) override {
         embedding_scale_ = std::sqrt(static_cast<float>(config_.hidden));
-        const int hidden = config_.hidden, q = config_.heads * config_.head_dim,
-                  kv = config_.kv_heads * config_.head_dim;
         layers_.resize(static_cast<size_t>(config_.layers));
         for (int l = 0; l < config_.layers; ++l) {
             Layer& layer = layers_[static_cast<size_t>(l)];
+            layer.attention.weigh(w, config_, l);
+            layer.ffn.weigh(w, config_, l);
             w.norm(layer.attention_norm, "blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight",
-                   l, hidden);
+                   l, config_.hidden);
             w.norm(layer.q_norm, "blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight", l,
                    config_.head_dim);
-            w.matrix(layer.q, "blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", l, q,
-                     hidden);
             w.norm(layer.k_norm, "blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight", l,
                    config_.head_dim);
-            w.matrix(layer.k, "blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight", l, kv,
-                     hidden);
-            w.matrix(layer.v, "blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight", l, kv,
-                     hidden);
-            w.matrix(layer.o, "blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", l,
-                     hidden, q);
             w.norm(layer.post_attention_norm, "blk.{}.post_attention_norm.weight",
-                   "model.layers.{}.post_attention_layernorm.weight", l, hidden);
+                   "model.layers.{}.post_attention_layernorm.weight", l, config_.hidden);
             w.norm(layer.ffn_norm, "blk.{}.ffn_norm.weight",
-                   "model.layers.{}.pre_feedforward_layernorm.weight", l, hidden);
+                   "model.layers.{}.pre_feedforward_layernorm.weight", l, config_.hidden);
             w.norm(layer.post_ffn_norm, "blk.{}.post_ffw_norm.weight",
-                   "model.layers.{}.post_feedforward_layernorm.weight", l, hidden);
-            w.matrix(layer.gate, "blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", l,
-                     config_.ffn, hidden);
-            w.matrix(layer.up, "blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight", l, config_.ffn,
-                     hidden);
-            w.matrix(layer.down, "blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight", l, hidden,
-                     config_.ffn);
+                   "model.layers.{}.post_feedforward_layernorm.weight", l, config_.hidden);
         }
     }
 
@@ -60,23 +47,23 @@ class Gemma3 final : public Decoder {
         const bool local = config_.local_layers[static_cast<size_t>(index)];
         RopeTable& rope = local ? local_rope_ : rope_;
         s.norm_input(w.attention_norm);
-        s.project(w.q, s.q);
-        s.project(w.k, s.k);
-        s.project(w.v, s.v);
+        s.project(w.attention.q, s.q);
+        s.project(w.attention.k, s.k);
+        s.project(w.attention.v, s.v);
         s.norm_heads(s.q, config_.heads, w.q_norm);
         s.norm_heads(s.k, config_.kv_heads, w.k_norm);
         s.rotate(s.q, config_.heads, rope, false);
         s.rotate(s.k, config_.kv_heads, rope, false);
         s.attend(index, local ? config_.sliding_window : 0);
-        s.project_from(w.o, s.attended);
+        s.project_from(w.attention.o, s.attended);
         s.norm_out(w.post_attention_norm);
         s.add_out();
 
         s.norm_input(w.ffn_norm);
-        s.project(w.gate, s.gate);
-        s.project(w.up, s.up);
+        s.project(w.ffn.gate, s.gate);
+        s.project(w.ffn.up, s.up);
         s.gelu_gate();
-        s.project_from(w.down, s.gate);
+        s.project_from(w.ffn.down, s.gate);
         s.norm_out(w.post_ffn_norm);
         s.add_out();
     }

@@ -12,57 +12,47 @@ class Qwen2 final : public Decoder {
   private:
     struct Layer {
         std::vector<float> attention_norm, ffn_norm, q_bias, k_bias, v_bias;
-        kernels::Linear q, k, v, o, gate, up, down;
+        AttentionWeights attention;
+        FeedForwardWeights ffn;
     };
     std::vector<Layer> layers_;
 
     void weigh(Weights& w) override {
-        const int hidden = config_.hidden, q = config_.heads * config_.head_dim,
-                  kv = config_.kv_heads * config_.head_dim;
+        const int q_width = config_.heads * config_.head_dim, kv_width = config_.kv_heads * config_.head_dim;
         layers_.resize(static_cast<size_t>(config_.layers));
         for (int l = 0; l < config_.layers; ++l) {
             Layer& layer = layers_[static_cast<size_t>(l)];
+            layer.attention.weigh(w, config_, l);
+            layer.ffn.weigh(w, config_, l);
             w.norm(layer.attention_norm, "blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight",
-                   l, hidden);
-            w.vector(layer.q_bias, "blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias", l, q);
-            w.matrix(layer.q, "blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", l, q,
-                     hidden);
-            w.vector(layer.k_bias, "blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias", l, kv);
-            w.matrix(layer.k, "blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight", l, kv,
-                     hidden);
-            w.vector(layer.v_bias, "blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias", l, kv);
-            w.matrix(layer.v, "blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight", l, kv,
-                     hidden);
-            w.matrix(layer.o, "blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", l,
-                     hidden, q);
+                   l, config_.hidden);
+            w.vector(layer.q_bias, "blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias", l, q_width);
+            w.vector(layer.k_bias, "blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias", l,
+                     kv_width);
+            w.vector(layer.v_bias, "blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias", l,
+                     kv_width);
             w.norm(layer.ffn_norm, "blk.{}.ffn_norm.weight",
-                   "model.layers.{}.post_attention_layernorm.weight", l, hidden);
-            w.matrix(layer.gate, "blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", l,
-                     config_.ffn, hidden);
-            w.matrix(layer.up, "blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight", l, config_.ffn,
-                     hidden);
-            w.matrix(layer.down, "blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight", l, hidden,
-                     config_.ffn);
+                   "model.layers.{}.post_attention_layernorm.weight", l, config_.hidden);
         }
     }
 
     void layer(int index, Step& s) override {
         const Layer& w = layers_[static_cast<size_t>(index)];
         s.norm_input(w.attention_norm);
-        s.project(w.q, s.q, &w.q_bias);
-        s.project(w.k, s.k, &w.k_bias);
-        s.project(w.v, s.v, &w.v_bias);
+        s.project(w.attention.q, s.q, &w.q_bias);
+        s.project(w.attention.k, s.k, &w.k_bias);
+        s.project(w.attention.v, s.v, &w.v_bias);
         s.rotate(s.q, config_.heads, rope_, config_.rope.interleaved);
         s.rotate(s.k, config_.kv_heads, rope_, config_.rope.interleaved);
         s.attend(index, 0);
-        s.project_from(w.o, s.attended);
+        s.project_from(w.attention.o, s.attended);
         s.add_out();
 
         s.norm_input(w.ffn_norm);
-        s.project(w.gate, s.gate);
-        s.project(w.up, s.up);
+        s.project(w.ffn.gate, s.gate);
+        s.project(w.ffn.up, s.up);
         s.silu_gate();
-        s.project_from(w.down, s.gate);
+        s.project_from(w.ffn.down, s.gate);
         s.add_out();
     }
 };
