@@ -240,7 +240,7 @@ TEST_F(ServerTest, MalformedHttpGetsA4xxOrIsDropped) {
         "GET  /health HTTP/1.1\r\nHost: x\r\n\r\n",
         "G\x01T /health HTTP/1.1\r\nHost: x\r\n\r\n",
         "GET /hea\x01lth HTTP/1.1\r\nHost: x\r\n\r\n",
-        std::string("GET /hea\0lth HTTP/1.1\r\nHost: x\r\n\r\n", 38),
+        std::string("GET /hea\0lth HTTP/1.1\r\nHost: x\r\n\r\n", 34),
         "GET /health HTTP/1.1\r\nHost: x\r\nBad\x01Name: y\r\n\r\n",
         "GET /health HTTP/1.1\r\n: empty\r\n\r\n",
         "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
