@@ -30,7 +30,7 @@ def open_streams(server, count, max_tokens):
 
 
 def test_first_signal_drains(own_server):
-    server = own_server()
+    server = own_server("--drain-seconds", "300")  # loaded machines are slow
     streams = open_streams(server, 20, 100)
     reasons = []
 
