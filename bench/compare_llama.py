@@ -50,6 +50,7 @@ def main():
     parser.add_argument("--decode", type=int, default=128)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--markdown", action="store_true", help="print the table of the README at the end")
     parser.add_argument("--out", help="write every single measurement as JSON")
     arguments = parser.parse_args()
 
@@ -72,6 +73,11 @@ def main():
                   f"   {ratio:.2f}", flush=True)
             results.append({"model": Path(model).name, "kind": kind, "tokens": count, "threads": arguments.threads,
                             "load_before": load, "deepinfer": our_values, "llama.cpp": their_values, "ratio": ratio})
+    if arguments.markdown:
+        print("\n| model | | deepinfer | llama.cpp | ratio |\n|---|---|---|---|---|")
+        for entry in results:
+            ours, theirs = (statistics.median(entry[name]) for name in ("deepinfer", "llama.cpp"))
+            print(f"| {entry['model']} | {entry['kind']} {entry['tokens']} | {ours:.0f} | {theirs:.0f} | {entry['ratio']:.2f} |")
     if arguments.out:
         Path(arguments.out).write_text(json.dumps(results, indent=1), encoding="utf-8")
 
