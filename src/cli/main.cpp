@@ -1,10 +1,19 @@
 #include <CLI/CLI.hpp>
+#include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/cpu_info.h"
 
 int main(int argc, char** argv) {
     CLI::App app("deepinfer: serve language models from CPUs", "deepinfer");
     app.set_version_flag("--version", DEEPINFER_VERSION);
+    app.add_flag_callback(
+        "--cpu-info",
+        [] {
+            std::fputs(deepinfer::cli::cpu_info().c_str(), stdout);
+            throw CLI::Success();
+        },
+        "Print what the processor offers and which kernels are used, and exit");
     app.require_subcommand(1);
     deepinfer::cli::ExitStatus exit;
     deepinfer::cli::add_serve_command(app, exit);

@@ -1,0 +1,52 @@
+#include "cli/cpu_info.h"
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/memory_info.h"
+#include "base/thread_pool.h"
+#include "kernels/isa.h"
+
+namespace deepinfer::cli {
+
+namespace {
+
+std::string processor_name() {
+    std::ifstream file("/proc/cpuinfo");
+    std::string line;
+    while (std::getline(file, line))
+        if (line.starts_with("model name"))
+            if (const size_t colon = line.find(": "); colon != std::string::npos)
+                return line.substr(colon + 2);
+    return "unknown";
+}
+
+std::string huge_pages() {
+    std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::string line;
+    if (!std::getline(file, line)) return "not offered by this system: decoding is slower";
+    if (line.find("[never]") != std::string::npos)
+        return "switched off (transparent_hugepage/enabled): decoding is slower";
+    return "used for weights and the KV cache";
+}
+
+}  // namespace
+
+std::string cpu_info() {
+    std::string text = "processor:    " + processor_name() + "\n";
+    text += "threads:      " + std::to_string(available_processors()) + "\n";
+    text += "memory:       " + format_bytes(available_memory()) + " available\n";
+    text += "huge pages:   " + huge_pages() + "\n";
+    for (const kernels::Isa isa : {kernels::Isa::portable, kernels::Isa::avx2, kernels::Isa::avx512})
+        text += std::string("kernels:      ") + to_string(isa) +
+                (kernels::supported(isa) ? "" : ", not on this processor") + "\n";
+    const char* forced = std::getenv("DEEPINFER_ISA");
+    const auto chosen = kernels::choose_isa(forced ? forced : "");
+    if (!chosen) return text + "chosen:       none: " + chosen.error().message + "\n";
+    text += std::string("chosen:       ") + to_string(*chosen);
+    text +=
+        forced && *forced ? ", because DEEPINFER_ISA asks for it\n" : ", the fastest this processor has\n";
+    return text;
+}
+
+}  // namespace deepinfer::cli
