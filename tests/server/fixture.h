@@ -14,9 +14,9 @@
 #include <string>
 
 #include "base/json.h"
+#include "server/server.h"
 #include "support/byte_tokenizer.h"
 #include "support/scripted_engine.h"
-#include "server/server.h"
 
 namespace deepinfer::testing {
 
