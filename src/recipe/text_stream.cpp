@@ -44,7 +44,7 @@ size_t StopMatcher::held_size() const {
 std::string StopMatcher::finish() { return std::exchange(held_, {}); }
 
 TextStream::TextStream(const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops)
-    : decoder_(tokenizer), matcher_(std::move(stops)) {}
+    : decoder_(tokenizer, false, tokenizer::StreamStart::continues_text), matcher_(std::move(stops)) {}
 
 std::string TextStream::pass(std::string text) {
     decoded_bytes_ += text.size();

@@ -4,6 +4,11 @@
 // complete ends the answer (of several that end at the same character, the longest); it is not part of the
 // text. How the tokens are cut never changes the result.
 //
+// What a model samples always follows a prompt, so with SentencePiece vocabularies the space of the first
+// token is part of the text: "France is" goes on with " Paris". That holds for chat, too, where some models
+// (Llama 2) begin every answer with a space: vLLM, which decodes the answer together with the end of the
+// prompt, and llama.cpp, which decodes token by token, both give it out.
+//
 // Threads: one at a time.
 #pragma once
 

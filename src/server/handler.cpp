@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "api/chat_request.h"
+#include "recipe/raw_prompt.h"
 
 namespace deepinfer::server {
 namespace {
@@ -91,12 +92,10 @@ HttpResponse no_chat_template() {
 
 std::vector<TokenId> encode_text(const ServedModel& model, const std::string& text, bool add_special,
                                  bool parse_special) {
-    std::vector<TokenId> tokens = model.tokenizer->encode(
-        text, parse_special ? tokenizer::Special::parse : tokenizer::Special::as_text);
-    const std::optional<TokenId> bos = model.tokenizer->bos();
-    if (add_special && model.tokenizer->adds_bos() && bos && (tokens.empty() || tokens.front() != *bos))
-        tokens.insert(tokens.begin(), *bos);
-    return tokens;
+    return recipe::encode_raw_prompt(
+        *model.tokenizer, text,
+        {.add_bos = add_special,
+         .special = parse_special ? tokenizer::Special::parse : tokenizer::Special::as_text});
 }
 
 std::optional<HttpResponse> check_tokens(const std::vector<TokenId>& tokens, const ServedModel& model,

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
@@ -13,6 +15,9 @@ namespace deepinfer::tokenizer {
 
 inline constexpr size_t kMaxTokenizerJsonBytes = size_t{256} << 20;
 inline constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+
+// The contents of a file of at most `limit` bytes; nothing if there is no such file.
+Result<std::optional<std::string>> read_optional_file(const std::filesystem::path& path, size_t limit);
 
 // Parses a tokenizer.json; fills everything but what companion files add.
 Result<TokenizerParts> read_tokenizer_json(std::string_view text);

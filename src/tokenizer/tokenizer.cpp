@@ -21,8 +21,8 @@ std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool keep_special
     return text;
 }
 
-StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool keep_special)
-    : tokenizer_(tokenizer), keep_special_(keep_special) {}
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool keep_special, StreamStart start)
+    : tokenizer_(tokenizer), keep_special_(keep_special), at_start_(start == StreamStart::new_text) {}
 
 std::string StreamDecoder::push(TokenId id) {
     const std::string bytes = tokenizer_.token_bytes(id, keep_special_);
@@ -40,7 +40,6 @@ std::string StreamDecoder::push(TokenId id) {
 std::string StreamDecoder::finish() {
     std::string text;
     drain_utf8(pending_, text, true);
-    at_start_ = true;
     return text;
 }
 

@@ -81,19 +81,25 @@ class Tokenizer {
     virtual const std::string& chat_template() const = 0;  // from the checkpoint; empty if it has none
 };
 
+enum class StreamStart {
+    new_text,        // the first token begins a text: the space that encoding put before it is dropped
+    continues_text,  // the first token follows other tokens: its space belongs to the text
+};
+
 // Turns a stream of tokens into a stream of valid UTF-8: never emits half a code point. Bytes that can no
 // longer become valid are emitted as U+FFFD at once; an incomplete tail is held back until completed or
 // finish().
 class StreamDecoder {
   public:
-    explicit StreamDecoder(const Tokenizer& tokenizer, bool keep_special = false);
+    explicit StreamDecoder(const Tokenizer& tokenizer, bool keep_special = false,
+                           StreamStart start = StreamStart::new_text);
     std::string push(TokenId id);  // text that became certain with this token, perhaps empty
-    std::string finish();          // what is left; incomplete bytes become U+FFFD
+    std::string finish();          // what is left, once no token follows; incomplete bytes become U+FFFD
 
   private:
     const Tokenizer& tokenizer_;
     bool keep_special_;
-    bool at_start_ = true;
+    bool at_start_;
     std::string pending_;
 };
 

@@ -105,6 +105,16 @@ TEST(TextStream, CutsOnlyBetweenCharacters) {
     }
 }
 
+TEST(TextStream, KeepsTheSpaceOfTheFirstToken) {
+    ByteTokenizer tokenizer;
+    tokenizer.strips_leading_space_ = true;
+    ASSERT_EQ(tokenizer.decode({' ', 'P'}), "P");
+    TextStream stream(tokenizer, {});
+    std::string out;
+    for (const char c : std::string(" Paris")) out += stream.push(c);
+    EXPECT_EQ(out + stream.finish(), " Paris");
+}
+
 TEST(TextStream, FinishGivesTheRest) {
     const ByteTokenizer tokenizer;
     TextStream stream(tokenizer, {"STOP"});

@@ -51,7 +51,7 @@ class ByteTokenizer : public tokenizer::Tokenizer {
     std::optional<TokenId> eos() const override { return im_end; }
     const std::vector<TokenId>& end_of_generation() const override { return ends_; }
     bool adds_bos() const override { return adds_bos_; }
-    bool strips_leading_space() const override { return false; }
+    bool strips_leading_space() const override { return strips_leading_space_; }
     const std::vector<tokenizer::SpecialToken>& special_tokens() const override { return specials_; }
     std::optional<TokenId> find_special(std::string_view text) const override {
         for (const auto& token : specials_)
@@ -61,6 +61,7 @@ class ByteTokenizer : public tokenizer::Tokenizer {
     const std::string& chat_template() const override { return template_; }
 
     bool adds_bos_ = true;
+    bool strips_leading_space_ = false;
 
   private:
     std::vector<tokenizer::SpecialToken> specials_;

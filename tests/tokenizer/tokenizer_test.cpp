@@ -315,6 +315,26 @@ TEST(StreamDecoder, EmitsReplacementsAtOnceAndHoldsBackOnlyWhatMayComplete) {
     EXPECT_EQ(decoder.finish(), "");
 }
 
+TEST(StreamDecoder, OnlyANewTextLosesTheSpaceBeforeItsFirstWord) {
+    const auto piece = sentencepiece();
+    const auto byte_level = small();
+    const TokenId word = 6, the = 258;  // "▁ab" and "Ġthe"
+    const auto decode = [](const Tokenizer& tokenizer, StreamStart start, const Ids& ids) {
+        StreamDecoder decoder(tokenizer, false, start);
+        std::string text;
+        for (const TokenId id : ids) text += decoder.push(id);
+        return text + decoder.finish();
+    };
+    EXPECT_EQ(decode(*piece, StreamStart::new_text, {word, word}), "ab ab");
+    EXPECT_EQ(decode(*piece, StreamStart::continues_text, {word, word}), " ab ab");
+    // A vocabulary without such a space loses nothing either way.
+    EXPECT_EQ(decode(*byte_level, StreamStart::new_text, {the}), " the");
+    EXPECT_EQ(decode(*byte_level, StreamStart::continues_text, {the}), " the");
+    // A prompt and its continuation are the whole text.
+    EXPECT_EQ(piece->decode({word}) + decode(*piece, StreamStart::continues_text, {4, word}),
+              piece->decode({word, 4, word}));
+}
+
 struct BadCase {
     const char* name;
     const char* message;  // must occur in the error
