@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
+#include "recipe/raw_prompt.h"
 
 namespace deepinfer::cli {
 
@@ -48,16 +49,15 @@ Status run(const GenerateOptions& options) {
     if (!loaded) return std::move(loaded).error();
     const tokenizer::Tokenizer& tokenizer = loaded->tokenizer();
     engine::Request request;
-    if (tokenizer.adds_bos() && tokenizer.bos()) request.prompt.push_back(*tokenizer.bos());
-    const auto ids =
-        tokenizer.encode(*text, options.special ? tokenizer::Special::parse : tokenizer::Special::as_text);
-    request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
+    request.prompt = recipe::encode_raw_prompt(
+        tokenizer, *text,
+        {.special = options.special ? tokenizer::Special::parse : tokenizer::Special::as_text});
     request.sampling = options.sampling;
     const std::vector<TokenId> prompt = request.prompt;
 
     Outcome outcome;
     std::vector<engine::SampledToken> tokens;
-    tokenizer::StreamDecoder decoder(tokenizer);
+    tokenizer::StreamDecoder decoder(tokenizer, false, tokenizer::StreamStart::continues_text);
     std::string answer;
     engine::Listener listener;
     listener.on_token = [&](const engine::SampledToken& token) {
