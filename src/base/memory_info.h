@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace deepinfer {
 
-// Bytes available without swapping: the kernel's estimate, or what the control group leaves if that is less.
-// 0 if it cannot be determined.
-uint64_t available_memory();
+// Bytes available without swapping: the kernel's estimate, or what the process's control group leaves if that is less
+// (its page cache counts as free: it is given back under pressure). Nothing if it cannot be determined.
+std::optional<uint64_t> available_memory();
 
 std::string format_bytes(uint64_t bytes);  // "1.4 GiB"
 

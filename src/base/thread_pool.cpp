@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <chrono>
+#include <utility>
 
 namespace deepinfer {
 
@@ -49,10 +50,20 @@ void ThreadPool::start(Job job, void* context) {
     epoch_.notify_all();
 }
 
+void ThreadPool::do_share(int thread) {
+    try {
+        job_(context_, thread);
+    } catch (...) {
+        if (!failed_.exchange(true, std::memory_order_relaxed)) failure_ = std::current_exception();
+    }
+}
+
 void ThreadPool::wait() {
-    if (spin_until([this] { return pending_.load(std::memory_order_acquire) == 0; })) return;
-    for (int32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;)
-        pending_.wait(left, std::memory_order_acquire);
+    if (!spin_until([this] { return pending_.load(std::memory_order_acquire) == 0; }))
+        for (int32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;)
+            pending_.wait(left, std::memory_order_acquire);
+    if (failed_.exchange(false, std::memory_order_relaxed))
+        std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void ThreadPool::work(int thread) {
@@ -63,7 +74,7 @@ void ThreadPool::work(int thread) {
         if (epoch_.load(std::memory_order_acquire) == seen) continue;
         ++seen;
         if (stop_.load(std::memory_order_relaxed)) return;
-        job_(context_, thread);
+        do_share(thread);
         if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
     }
 }

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -32,7 +33,7 @@ class ThreadPool {
         if (workers_.empty()) return f(0);
         start([](void* context, int thread) { (*static_cast<std::remove_reference_t<F>*>(context))(thread); },
               &f);
-        f(0);
+        do_share(0);
         wait();
     }
 
@@ -52,7 +53,8 @@ class ThreadPool {
   private:
     using Job = void (*)(void* context, int thread);
     void start(Job job, void* context);
-    void wait();
+    void do_share(int thread);  // runs the job, keeping what it throws
+    void wait();                // for all shares; throws what one of them threw
     void work(int thread);
 
     Job job_ = nullptr;  // written before epoch_ is raised, read after it was seen raised
@@ -60,6 +62,8 @@ class ThreadPool {
     std::atomic<uint32_t> epoch_{0};
     std::atomic<int32_t> pending_{0};
     std::atomic<bool> stop_{false};
+    std::atomic<bool> failed_{false};
+    std::exception_ptr failure_;  // written by the share that sets failed_, read after all are done
     std::vector<std::thread> workers_;
 };
 

@@ -114,7 +114,7 @@ void add_bench_command(CLI::App& app, ExitStatus& exit) {
     CLI::App* command = app.add_subcommand("bench", "Measure prefill and decode speed of a model");
     options->load.need_tokenizer = false;
     options->load.quiet = true;
-    add_load_options(*command, options->load);
+    add_model_options(*command, options->load);
     command->add_option("--prefill", options->prefill, "prompt tokens (0: skip)")
         ->check(CLI::Range(0, 1 << 20))
         ->capture_default_str();

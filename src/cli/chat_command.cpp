@@ -173,7 +173,7 @@ void add_chat_command(CLI::App& app, ExitStatus& exit) {
     options->sampling.temperature = 0.7f;
     options->sampling.top_p = 0.95f;
     CLI::App* command = app.add_subcommand("chat", "Talk to a model in the terminal");
-    add_load_options(*command, options->load);
+    add_engine_options(*command, options->load);
     command->add_option("--system", options->system, "system message");
     command->add_option("--max-tokens", options->sampling.max_tokens, "tokens of an answer at most")
         ->check(CLI::Range(1, 1 << 24))

@@ -35,7 +35,8 @@ std::string huge_pages() {
 std::string cpu_info() {
     std::string text = "processor:    " + processor_name() + "\n";
     text += "threads:      " + std::to_string(available_processors()) + "\n";
-    text += "memory:       " + format_bytes(available_memory()) + " available\n";
+    const auto memory = available_memory();
+    text += "memory:       " + (memory ? format_bytes(*memory) + " available" : "unknown") + "\n";
     text += "huge pages:   " + huge_pages() + "\n";
     for (const kernels::Isa isa : {kernels::Isa::portable, kernels::Isa::avx2, kernels::Isa::avx512})
         text += std::string("kernels:      ") + to_string(isa) +

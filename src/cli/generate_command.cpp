@@ -105,7 +105,7 @@ Status run(const GenerateOptions& options) {
 void add_generate_command(CLI::App& app, ExitStatus& exit) {
     auto options = std::make_shared<GenerateOptions>();
     CLI::App* command = app.add_subcommand("generate", "Complete a prompt and print the text");
-    add_load_options(*command, options->load);
+    add_engine_options(*command, options->load);
     auto* prompt = command->add_option("--prompt", options->prompt, "the prompt");
     auto* file = command->add_option("--prompt-file", options->prompt_file,
                                      "file that holds the prompt; - reads standard input");

@@ -46,41 +46,46 @@ std::string display_name(const std::filesystem::path& path) {
     return std::filesystem::is_directory(normal) ? normal.filename().string() : normal.stem().string();
 }
 
-// Blocks for the KV cache: what was asked for, else a quarter of the free memory, but no more than all
-// running sequences could fill and no less than one sequence of the wanted context, if that fits at all.
+// Blocks for the KV cache: what was asked for; else a quarter of the free memory, but no more than all running
+// sequences could fill, and no less than one sequence of the whole context if the memory has room for it.
 Result<int32_t> choose_block_count(const LoadOptions& options, const kv::Layout& layout, int32_t context) {
-    const uint64_t block = layout.block_bytes, available = available_memory();
+    const uint64_t block = layout.block_bytes;
+    const std::optional<uint64_t> available = available_memory();
     const uint64_t per_sequence =
         static_cast<uint64_t>((context + kv::block_tokens - 1) / kv::block_tokens) + 1;
     uint64_t count = 0;
     if (options.kv_memory_mib > 0) {
         count = (static_cast<uint64_t>(options.kv_memory_mib) << 20) / block;
-        if (available != 0 && count * block > available)
+        if (available && count * block > *available)
             return Error{ErrorCode::resource_exhausted, "a KV cache of " + format_bytes(count * block) +
-                                                            " was asked for; " + format_bytes(available) +
+                                                            " was asked for; " + format_bytes(*available) +
                                                             " are available"};
     } else {
-        const uint64_t budget = available ? available / 4 : uint64_t{1} << 30;
-        count = std::min(budget / block, per_sequence * static_cast<uint64_t>(options.max_running));
+        const uint64_t free_blocks = available.value_or(uint64_t{4} << 30) / block;
+        count = std::max(free_blocks / 4, std::min(per_sequence, free_blocks));
+        count = std::min(count, per_sequence * static_cast<uint64_t>(options.max_running));
     }
     count = std::min<uint64_t>(count, 1 << 24);
     if (count < 2)
         return Error{ErrorCode::resource_exhausted, "no room for the KV cache: a block of " +
                                                         std::to_string(kv::block_tokens) + " tokens takes " +
-                                                        format_bytes(block) + ", " + format_bytes(available) +
-                                                        " are available"};
+                                                        format_bytes(block) + ", and there must be two"};
     return static_cast<int32_t>(count);
 }
 
 }  // namespace
 
-void add_load_options(CLI::App& command, LoadOptions& options) {
+void add_model_options(CLI::App& command, LoadOptions& options) {
     command
         .add_option("--model,-m", options.model,
                     "GGUF file, safetensors file, or folder with config.json and safetensors")
         ->required();
     command.add_option("--threads,-t", options.threads, "threads that compute (0: all processors)")
         ->check(CLI::Range(0, 1024));
+}
+
+void add_engine_options(CLI::App& command, LoadOptions& options) {
+    add_model_options(command, options);
     command
         .add_option("--context", options.context, "tokens a request can have at most (0: the model's limit)")
         ->check(CLI::Range(0, 1 << 24));
@@ -148,6 +153,17 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     engine.isa = m.isa;
     if (m.tokenizer) engine.end_of_generation = m.tokenizer->end_of_generation();
     loaded.engine = engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine);
+    if (!options.quiet) {
+        const models::ModelInfo& info = m.model->info();
+        std::fprintf(stderr,
+                     "%s: %.0f million parameters, %s packed and %s mapped; KV cache of %lld tokens, %s; %d "
+                     "threads, %s\n",
+                     m.name.c_str(), static_cast<double>(info.parameters) / 1e6,
+                     format_bytes(info.weight_bytes).c_str(), format_bytes(info.mapped_bytes).c_str(),
+                     static_cast<long long>(*count) * kv::block_tokens,
+                     format_bytes(static_cast<uint64_t>(*count) * layout.block_bytes).c_str(),
+                     m.pool->threads(), kernels::to_string(m.isa));
+    }
     if (!options.quiet && loaded.engine->context_length() < context)
         std::fprintf(
             stderr,

@@ -30,8 +30,9 @@ struct LoadOptions {
     bool quiet = false;  // no progress on stderr
 };
 
-// Adds --model, --threads, --context, ... to a command.
-void add_load_options(CLI::App& command, LoadOptions& options);
+// Adds --model and --threads to a command; with an engine, --context and --kv-memory as well.
+void add_model_options(CLI::App& command, LoadOptions& options);
+void add_engine_options(CLI::App& command, LoadOptions& options);
 
 // A model in memory, without an engine. Members are destroyed bottom up.
 struct ModelInMemory {

@@ -121,7 +121,7 @@ void add_logits_command(CLI::App& app, ExitStatus& exit) {
         "logits", "Print the logits of the last positions of a token sequence, and a greedy continuation");
     options->load.need_tokenizer = false;
     options->load.quiet = true;
-    add_load_options(*command, options->load);
+    add_model_options(*command, options->load);
     command->add_option("--tokens", options->tokens, "token ids, separated by commas")
         ->delimiter(',')
         ->required();

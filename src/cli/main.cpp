@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 
 #include "cli/commands.h"
 #include "cli/cpu_info.h"
@@ -27,6 +28,9 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
+    } catch (const std::exception& error) {  // out of memory, say
+        std::fprintf(stderr, "deepinfer: %s\n", error.what());
+        return 1;
     }
     return exit.code;
 }

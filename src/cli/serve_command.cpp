@@ -152,7 +152,7 @@ int serve(ServeOptions options) {
 void add_serve_command(CLI::App& app, ExitStatus& exit) {
     CLI::App* command = app.add_subcommand("serve", "Answer HTTP requests (OpenAI's API) with a model");
     auto options = std::make_shared<ServeOptions>();
-    add_load_options(*command, options->load);
+    add_engine_options(*command, options->load);
     server::ServerOptions& server = options->server;
     command->add_option("--host", server.host, "Address to listen on")->capture_default_str();
     command->add_option("--port", server.port, "Port to listen on; 0: any free one")->capture_default_str();

@@ -18,7 +18,7 @@ namespace deepinfer::engine {
 
 using RequestId = uint64_t;
 
-// Order of application: logits -> logit bias -> temperature -> top-k -> top-p -> min-p -> draw.
+// Order of application: logits -> temperature -> top-k -> top-p -> min-p -> draw.
 struct SamplingParams {
     float temperature = 1.0f;       // >= 0; 0 is greedy (lowest id wins a tie)
     float top_p = 1.0f;             // (0, 1]
@@ -70,7 +70,7 @@ struct Listener {
 struct Request {
     std::vector<TokenId> prompt;  // at least one token
     SamplingParams sampling;
-    std::string tenant;  // who pays: fair queueing and metrics
+    std::string tenant;  // whose request it is; carried along, not yet used
 };
 
 // A moment's counters, for /metrics and tests. Totals only grow.

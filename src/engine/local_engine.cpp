@@ -17,16 +17,16 @@ namespace {
 // One request on its way through the engine. Owned by the engine thread.
 struct Sequence {
     RequestId id = 0;
-    Request request;
+    SamplingParams sampling;
     Listener listener;
     std::vector<TokenId> tokens;  // prompt, then output
-    int32_t computed = 0;         // tokens with keys and values in `blocks`
+    int32_t prompt_tokens = 0;
+    int32_t computed = 0;  // tokens with keys and values in `blocks`
     std::vector<kv::BlockId> blocks;
     int32_t counted = 0;  // prompt tokens already counted as computed (a preempted prompt is computed again)
     bool cancelled = false, done = false;
 
-    int32_t prompt_tokens() const { return static_cast<int32_t>(request.prompt.size()); }
-    int32_t generated() const { return static_cast<int32_t>(tokens.size()) - prompt_tokens(); }
+    int32_t generated() const { return static_cast<int32_t>(tokens.size()) - prompt_tokens; }
     SequenceView view() const {
         return {static_cast<int32_t>(tokens.size()), computed, static_cast<int32_t>(blocks.size())};
     }
@@ -137,8 +137,9 @@ Result<RequestId> LocalEngine::submit(Request request, Listener listener) {
                                                       std::to_string(context_length_) +
                                                       ", and at least one must be left for the answer"};
     auto sequence = std::make_unique<Sequence>();
-    sequence->tokens = request.prompt;
-    sequence->request = std::move(request);
+    sequence->tokens = std::move(request.prompt);
+    sequence->prompt_tokens = static_cast<int32_t>(sequence->tokens.size());
+    sequence->sampling = std::move(request.sampling);
     sequence->listener = std::move(listener);
     RequestId id = 0;
     {
@@ -272,8 +273,7 @@ void LocalEngine::step() {
     model_.forward(batch_, blocks_, logits_.data());
     ++counters_.steps_total;
     for (const auto& [s, rows] : scheduled_) {
-        const int32_t prompt_rows =
-            std::clamp(s->prompt_tokens() - std::max(s->computed, s->counted), 0, rows);
+        const int32_t prompt_rows = std::clamp(s->prompt_tokens - std::max(s->computed, s->counted), 0, rows);
         s->counted += prompt_rows;
         counters_.prompt_tokens_total += static_cast<uint64_t>(prompt_rows);
         s->computed += rows;
@@ -283,7 +283,7 @@ void LocalEngine::step() {
         for (int i = begin; i < end; ++i) {
             const Sequence& s = *sampled_[static_cast<size_t>(i)];
             results_[static_cast<size_t>(i)] = samplers_[static_cast<size_t>(thread)].sample(
-                logits_.data() + static_cast<size_t>(i) * vocabulary, s.request.sampling,
+                logits_.data() + static_cast<size_t>(i) * vocabulary, s.sampling,
                 static_cast<int64_t>(s.tokens.size()));
         }
     });
@@ -292,7 +292,7 @@ void LocalEngine::step() {
 
 void LocalEngine::deliver(Sequence& s, const Result<SampledToken>& sampled) {
     if (!sampled) return finish(s, FinishReason::error, -1, sampled.error());
-    const SamplingParams& params = s.request.sampling;
+    const SamplingParams& params = s.sampling;
     const TokenId token = sampled->token;
     const auto contains = [token](const std::vector<TokenId>& ids) {
         return std::find(ids.begin(), ids.end(), token) != ids.end();
@@ -326,7 +326,7 @@ void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, E
     Finish end;
     end.reason = reason;
     end.stop_token = stop_token;
-    end.prompt_tokens = s.prompt_tokens();
+    end.prompt_tokens = s.prompt_tokens;
     end.completion_tokens = s.generated();
     end.error = std::move(error);
     s.listener.on_finish(end);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/philox.h"
@@ -31,7 +32,9 @@ Result<SampledToken> Sampler::sample(const float* logits, const SamplingParams& 
 
 TokenId Sampler::draw(const float* logits, float highest, const SamplingParams& params, int64_t position) {
     weights_.resize(static_cast<size_t>(vocabulary_));
-    table_.exp_scaled(logits, vocabulary_, highest, 1.0f / params.temperature, weights_.data());
+    table_.exp_scaled(logits, vocabulary_, highest,
+                      std::min(1.0f / params.temperature, std::numeric_limits<float>::max()),
+                      weights_.data());
     const double u = uniform_draw(params.seed, 3 * static_cast<uint64_t>(position));
     const bool all = params.top_k == 0 && params.top_p >= 1.0f && params.min_p == 0.0f;
     double sum = 0, cumulative = 0;

@@ -1,13 +1,11 @@
 // y = x W^T for a weight matrix W [outputs, inputs] as a checkpoint stores it.
 //
 // Two ways to compute (Compute):
-//   serve  the format's own kernel where there is one: int8 activations for the quantised formats, one scale
-//   per 32 (per 256
-//          for K-quants), float activations for F32/F16/BF16. Formats without a kernel are computed as in
-//          f32.
+//   serve  the format's own kernel where there is one: int8 activations for the quantised formats, one scale per 32 (per 256
+//          for K-quants), float activations for F32/F16/BF16. Formats without a kernel are computed as in f32.
 //   f32    weights as stored, dequantised exactly, activations float32.
-// Either way an output element is one accumulator over k in increasing order: the same bits for any number of
-// rows, threads and instruction set.
+// Either way an output element is one accumulator over k in increasing order: the same bits for any number of rows, threads
+// and instruction set.
 #pragma once
 
 #include <cstdint>

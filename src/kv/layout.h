@@ -34,7 +34,6 @@ struct Layout {
         layers.push_back({kv_heads, head_dim, block_bytes, block_bytes + all, head});
         block_bytes += 2 * all;
     }
-    size_t bytes_per_token() const { return block_bytes / block_tokens; }
 };
 
 }  // namespace deepinfer::kv

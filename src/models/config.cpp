@@ -118,19 +118,13 @@ class JsonFields : public Fields {
     const boost::json::object& object_;
 };
 
-bool known_architecture(const std::string& name) {
-    return name == "llama" || name == "qwen2" || name == "qwen3" || name == "gemma3";
-}
-
-Error unknown_architecture(const std::string& name) {
-    return Error{ErrorCode::unsupported,
-                 "architecture '" + name + "' is not supported; supported: llama, qwen2, qwen3, gemma3"};
-}
-
 void check_shapes(const DecoderConfig& c, Fields& f) {
     if (c.heads % c.kv_heads != 0)
         f.fail("attention has " + std::to_string(c.heads) + " heads, not a multiple of the " +
                std::to_string(c.kv_heads) + " KV heads");
+    if (int64_t{c.heads} * c.head_dim > max_width || int64_t{c.kv_heads} * c.head_dim > max_width)
+        f.fail("attention is too wide: " + std::to_string(c.heads) + " heads of " +
+               std::to_string(c.head_dim));
     if (c.hidden % 16 || c.ffn % 16 || c.head_dim % 16)
         f.refuse("widths must be multiples of 16: hidden " + std::to_string(c.hidden) + ", feed-forward " +
                  std::to_string(c.ffn) + ", head " + std::to_string(c.head_dim));
@@ -168,13 +162,9 @@ void read_gguf_rope(GgufFields& f, RopeConfig& rope) {
     if (!(s.factor > 0)) f.fail("rope.scaling.factor must be positive");
 }
 
-Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint) {
-    auto name = checkpoint.metadata().string("general.architecture");
-    if (!name) return std::move(name).error();
-    if (!*name) return Error{ErrorCode::corrupt_data, "GGUF metadata: general.architecture is missing"};
+Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint, const std::string& architecture) {
     DecoderConfig c;
-    c.architecture = **name;
-    if (!known_architecture(c.architecture)) return unknown_architecture(c.architecture);
+    c.architecture = architecture;
     GgufFields f(checkpoint.metadata(), c.architecture);
     if (f.integer("expert_count", 0, max_heads, 0) > 0)
         f.refuse("models with experts (" + c.architecture + ".expert_count) are not supported");
@@ -316,7 +306,7 @@ void read_json_ropes(JsonFields& f, DecoderConfig& c) {
     c.rope.dim = c.local_rope.dim = c.head_dim;
 }
 
-Result<DecoderConfig> read_json(const checkpoint::Checkpoint& checkpoint) {
+Result<boost::json::object> parse_config(const checkpoint::Checkpoint& checkpoint) {
     if (checkpoint.config_json().empty())
         return Error{
             ErrorCode::not_found,
@@ -324,12 +314,15 @@ Result<DecoderConfig> read_json(const checkpoint::Checkpoint& checkpoint) {
     auto json = parse_json(checkpoint.config_json(), "config.json");
     if (!json) return std::move(json).error();
     if (!json->is_object()) return Error{ErrorCode::corrupt_data, "config.json must be an object"};
-    const boost::json::object& root = json->as_object();
-    JsonFields f(root, "config.json");
+    return std::move(json->as_object());
+}
+
+Result<DecoderConfig> read_json(const checkpoint::Checkpoint& checkpoint, const std::string& architecture) {
+    auto root = parse_config(checkpoint);
+    if (!root) return std::move(root).error();
+    JsonFields f(*root, "config.json");
     DecoderConfig c;
-    c.architecture = f.text("model_type");
-    if (c.architecture == "gemma3_text") c.architecture = "gemma3";
-    if (!known_architecture(c.architecture)) return unknown_architecture(c.architecture);
+    c.architecture = architecture;
     if (f.object("quantization_config"))
         f.refuse("quantization_config is not supported; use plain F32, F16 or BF16 safetensors, or GGUF");
     const std::string activation = f.text(c.architecture == "gemma3" ? "hidden_activation" : "hidden_act");
@@ -362,9 +355,27 @@ Result<DecoderConfig> read_json(const checkpoint::Checkpoint& checkpoint) {
 
 }  // namespace
 
+Result<std::string> read_architecture(const checkpoint::Checkpoint& checkpoint) {
+    if (checkpoint.format() == checkpoint::FileFormat::gguf) {
+        auto name = checkpoint.metadata().string("general.architecture");
+        if (!name) return std::move(name).error();
+        if (!*name) return Error{ErrorCode::corrupt_data, "GGUF metadata: general.architecture is missing"};
+        return **name;
+    }
+    auto root = parse_config(checkpoint);
+    if (!root) return std::move(root).error();
+    JsonFields f(*root, "config.json");
+    std::string name = f.text("model_type");
+    if (f.error()) return *f.error();
+    if (name.empty()) return Error{ErrorCode::corrupt_data, "config.json: model_type is missing"};
+    return name == "gemma3_text" ? "gemma3" : name;
+}
+
 Result<DecoderConfig> read_config(const checkpoint::Checkpoint& checkpoint) {
-    return checkpoint.format() == checkpoint::FileFormat::gguf ? read_gguf(checkpoint)
-                                                               : read_json(checkpoint);
+    auto architecture = read_architecture(checkpoint);
+    if (!architecture) return std::move(architecture).error();
+    return checkpoint.format() == checkpoint::FileFormat::gguf ? read_gguf(checkpoint, *architecture)
+                                                               : read_json(checkpoint, *architecture);
 }
 
 }  // namespace deepinfer::models

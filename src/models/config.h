@@ -12,7 +12,7 @@
 namespace deepinfer::models {
 
 struct DecoderConfig {
-    std::string architecture;  // "llama", "qwen2", "qwen3", "gemma3"
+    std::string architecture;
     int layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0, vocabulary = 0, context = 0;
     float norm_eps = 1e-5f;
     float attention_scale = 0;  // of q k^T
@@ -28,6 +28,11 @@ struct DecoderConfig {
     bool norm_weights_minus_one = false;
 };
 
+// The name that selects the model class: "llama", "qwen2", ... as the file says it, variants of one class unified.
+Result<std::string> read_architecture(const checkpoint::Checkpoint& checkpoint);
+
+// Errors: corrupt_data for a field that is missing or out of range, unsupported for a feature that is not
+// implemented; the message names the field. The architecture is taken as it is.
 Result<DecoderConfig> read_config(const checkpoint::Checkpoint& checkpoint);
 
 }  // namespace deepinfer::models

@@ -10,6 +10,8 @@ namespace deepinfer::models {
 
 namespace {
 
+static_assert(kv::block_tokens == kernels::kv_block_tokens, "the kernels read the pool's blocks");
+
 constexpr int rows_per_piece = 4;  // of row-wise work handed to a thread at a time
 
 size_t product(int a, int b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
@@ -243,23 +245,6 @@ void Decoder::forward(const Batch& batch, const kv::BlockPool& pool, float* logi
     embed(batch);
     for (int l = 0; l < config_.layers; ++l) layer(l, step_);
     head(batch, logits);
-}
-
-Result<std::unique_ptr<Model>> Model::load(const checkpoint::Checkpoint& checkpoint, ThreadPool& pool,
-                                           const LoadOptions& options) {
-    auto config = read_config(checkpoint);
-    if (!config) return std::move(config).error();
-    std::unique_ptr<Decoder> model;
-    if (config->architecture == "llama")
-        model = make_llama(*config, pool, options.isa);
-    else if (config->architecture == "qwen2")
-        model = make_qwen2(*config, pool, options.isa);
-    else if (config->architecture == "qwen3")
-        model = make_qwen3(*config, pool, options.isa);
-    else
-        model = make_gemma3(*config, pool, options.isa);
-    if (Status status = model->load(checkpoint, options); !status) return status.error();
-    return std::unique_ptr<Model>(std::move(model));
 }
 
 }  // namespace deepinfer::models

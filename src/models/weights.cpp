@@ -98,11 +98,13 @@ Result<HugeBuffer> Weights::pack(kernels::Context& context, ModelInfo& info) {
         packed += (bytes + 4095) / 4096 * 4096;
         if (bytes == 0) mapped_bytes_ += p.view.data.size();
     }
-    const uint64_t available = available_memory();
-    if (available != 0 && packed > available)
+    // Mapped weights are read again for every token: where they do not stay in memory, answers take minutes.
+    const std::optional<uint64_t> available = available_memory();
+    if (available && packed + mapped_bytes_ > *available)
         return Error{ErrorCode::resource_exhausted,
-                     "the model does not fit into memory: its weights take " + format_bytes(packed) + ", " +
-                         format_bytes(available) +
+                     "the model does not fit into memory: its weights take " + format_bytes(packed) +
+                         " in memory and " + format_bytes(mapped_bytes_) + " mapped from the file, " +
+                         format_bytes(*available) +
                          " are available; use a smaller model or a smaller quantisation"};
     auto buffer = HugeBuffer::allocate(packed);
     if (!buffer) return std::move(buffer).error();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <stdexcept>
 
 namespace deepinfer {
 namespace {
@@ -31,6 +32,21 @@ TEST(ThreadPool, WorksAfterTheWorkersHaveParked) {
         std::atomic<int> ran{0};
         pool.run([&](int) { ran.fetch_add(1); });
         EXPECT_EQ(ran.load(), 3);
+    }
+}
+
+TEST(ThreadPool, AnExceptionEndsTheCallAndNotTheProcess) {
+    for (int threads : {1, 2, 4}) {
+        ThreadPool pool(threads);
+        for (int thrower = 0; thrower < threads; ++thrower) {
+            EXPECT_THROW(pool.run([&](int thread) {
+                if (thread == thrower) throw std::runtime_error("full");
+            }),
+                         std::runtime_error);
+            std::atomic<int> ran{0};
+            pool.run([&](int) { ran.fetch_add(1); });
+            EXPECT_EQ(ran.load(), threads) << "the pool works on";
+        }
     }
 }
 

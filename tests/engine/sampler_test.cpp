@@ -66,6 +66,17 @@ TEST_F(SamplerTest, GreedyTakesTheLowestIdOfATie) {
     EXPECT_EQ(sample(params, 0), 1);
 }
 
+TEST_F(SamplerTest, AnyPositiveTemperatureWorks) {
+    SamplingParams params;
+    for (float temperature : {1e-45f, 1e-39f, 1e-38f, 1e-6f}) {
+        params.temperature = temperature;
+        const TokenId token = sample(params, 2);
+        EXPECT_TRUE(token == 1 || token == 3) << "one of the two most likely, at temperature " << temperature;
+    }
+    params.temperature = 3e38f;
+    EXPECT_GE(sample(params, 2), 0);
+}
+
 TEST_F(SamplerTest, PlainSamplingFollowsTheSoftmax) {
     SamplingParams params;
     params.seed = 11;

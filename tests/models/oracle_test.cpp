@@ -122,6 +122,11 @@ class Runner {
     }
 };
 
+// NaN would hide in a maximum of differences.
+void expect_finite(const std::vector<float>& values) {
+    for (float v : values) ASSERT_TRUE(std::isfinite(v));
+}
+
 size_t argmax(const float* x, size_t n) { return static_cast<size_t>(std::max_element(x, x + n) - x); }
 
 class OracleTest : public testing::TestWithParam<const char*> {};
@@ -133,6 +138,7 @@ void expect_reference(const Oracle& oracle, const std::string& name) {
     for (const Prompt& prompt : oracle.prompts) {
         Runner::Sequence sequence;
         std::vector<float> logits = runner.forward({{&sequence, prompt.ids}});
+        expect_finite(logits);
         const size_t last = std::min<size_t>(8, prompt.ids.size());
         for (size_t i = 0; i < last * vocabulary; ++i)
             worst =
@@ -144,6 +150,7 @@ void expect_reference(const Oracle& oracle, const std::string& name) {
                 worst =
                     std::max(worst, std::fabs(static_cast<double>(row[i]) -
                                               static_cast<double>(prompt.greedy_logits[k * vocabulary + i])));
+            expect_finite(row);
             ASSERT_EQ(static_cast<TokenId>(argmax(row.data(), vocabulary)), prompt.greedy[k])
                 << "token " << k;
             row = runner.forward({{&sequence, {prompt.greedy[k]}}});
@@ -183,6 +190,7 @@ TEST(GgufOracle, EveryTensorTypeComputesAsItsValues) {
                 runner.release(sequence);
             }
             if (first.empty()) first = all;
+            ASSERT_EQ(first.size(), all.size());
             ASSERT_EQ(0, std::memcmp(first.data(), all.data(), all.size() * sizeof(float)))
                 << path << " on " << kernels::to_string(isa);
         }
@@ -199,6 +207,7 @@ TEST_P(OracleTest, ServingStaysClose) {
     for (const Prompt& prompt : oracle.prompts) {
         Runner::Sequence sequence;
         const std::vector<float> logits = runner.forward({{&sequence, prompt.ids}});
+        expect_finite(logits);
         const size_t last = std::min<size_t>(8, prompt.ids.size());
         for (size_t i = 0; i < last * vocabulary; ++i)
             worst =
