@@ -180,13 +180,7 @@ ChatRequest parse(std::string_view body) {
     if (const auto limit = max_completion_tokens ? max_completion_tokens : max_tokens)
         request.options.max_tokens = static_cast<int32_t>(*limit);
     request.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
-    if (const json::object* options = fields.object("chat_template_kwargs")) {
-        for (const std::string_view reserved : {"messages", "tools", "documents", "add_generation_prompt"})
-            if (options->contains(json::string_view(reserved.data(), reserved.size())))
-                fail("chat_template_kwargs",
-                     "'chat_template_kwargs' must not set '" + std::string(reserved) + "'.", "invalid_value");
-        request.conversation.template_options = *options;
-    }
+    request.conversation.template_options = parse_template_options(fields);
     return request;
 }
 
@@ -203,6 +197,16 @@ std::vector<recipe::Message> parse_messages(const json::array& items) {
     for (size_t i = 0; i < items.size(); ++i)
         messages.push_back(parse_message(items[i], "messages[" + std::to_string(i) + "]"));
     return messages;
+}
+
+json::object parse_template_options(const Fields& fields) {
+    const json::object* options = fields.object("chat_template_kwargs");
+    if (!options) return {};
+    for (const std::string_view reserved : recipe::reserved_template_variables)
+        if (options->contains(json::string_view(reserved.data(), reserved.size())))
+            fail("chat_template_kwargs", "'chat_template_kwargs' must not set " + quoted(reserved) + ".",
+                 "invalid_value");
+    return *options;
 }
 
 Outcome<ChatRequest> parse_chat_request(std::string_view body) {

@@ -19,7 +19,9 @@ struct ChatRequest {
 
 Outcome<ChatRequest> parse_chat_request(std::string_view body);
 
-// The "messages" of another request (/tokenize). Throws FieldError.
+// Parts that /tokenize shares. Both throw FieldError.
+class Fields;
 std::vector<recipe::Message> parse_messages(const boost::json::array& items);
+boost::json::object parse_template_options(const Fields& fields);  // chat_template_kwargs
 
 }  // namespace deepinfer::api

@@ -79,6 +79,14 @@ void check_known(const Fields& fields, std::initializer_list<std::string_view> k
     }
 }
 
+void check_absent(const Fields& fields, std::initializer_list<std::string_view> names,
+                  const char* belongs_to) {
+    for (const std::string_view name : names)
+        if (fields.find(name))
+            fail(std::string(name), quoted(name) + " is only allowed with " + quoted(belongs_to) + ".",
+                 "invalid_value");
+}
+
 TokenizeRequest parse_tokenize(std::string_view body) {
     const json::object object = parse_body(body);
     const Fields fields(object, "");
@@ -90,12 +98,14 @@ TokenizeRequest parse_tokenize(std::string_view body) {
     const json::array* messages = fields.array("messages");
     if (prompt.has_value() == (messages != nullptr))
         fail("prompt", "Give either 'prompt' (text) or 'messages'.", "missing_required_parameter");
-    if (prompt) request.input = *prompt;
-    if (messages) {
+    if (prompt) {
+        check_absent(fields, {"add_generation_prompt", "chat_template_kwargs"}, "messages");
+        request.input = *prompt;
+    } else {
+        check_absent(fields, {"add_special_tokens", "parse_special_tokens"}, "prompt");
         recipe::Conversation conversation;
         conversation.messages = parse_messages(*messages);
-        if (const json::object* options = fields.object("chat_template_kwargs"))
-            conversation.template_options = *options;
+        conversation.template_options = parse_template_options(fields);
         request.input = std::move(conversation);
     }
     request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);

@@ -6,7 +6,7 @@
 
 namespace deepinfer::api::limits {
 
-constexpr size_t body_bytes = size_t{32} << 20;
+constexpr size_t body_bytes = size_t{32} << 20;  // also what the server reads at most
 constexpr size_t json_depth = 64;
 constexpr size_t messages = 65'536;
 constexpr size_t tools = 512;

@@ -21,6 +21,7 @@ bool is_word(const json::value& value, std::string_view word) {
 bool is_none(const json::value& value) { return is_word(value, "none"); }
 bool is_none_or_auto(const json::value& value) { return is_none(value) || is_word(value, "auto"); }
 bool is_usual_tier(const json::value& value) { return is_word(value, "auto") || is_word(value, "default"); }
+bool is_medium(const json::value& value) { return is_word(value, "medium"); }
 bool is_text_format(const json::value& value) {
     const json::object* format = value.if_object();
     const json::value* type = format ? format->if_contains("type") : nullptr;
@@ -68,7 +69,6 @@ constexpr RequestField table[] = {
     {"prompt_cache_options", chat, hint},
     {"prompt_cache_retention", chat, hint},
     {"safety_identifier", chat, hint},
-    {"verbosity", chat, hint},
     {"prediction", chat, hint},           // may speed an answer up, never changes it
     {"parallel_tool_calls", chat, hint},  // there are no tool calls
 
@@ -87,7 +87,8 @@ constexpr RequestField table[] = {
     {"reasoning_effort", chat, neutral_only, never,
      "Models with a thinking switch take it through chat_template_kwargs, e.g. {\"enable_thinking\":false}."},
     {"audio", chat, neutral_only, never, "Only text is possible."},
-    {"web_search_options", chat, neutral_only, is_empty},
+    {"verbosity", chat, neutral_only, is_medium, "Ask for a short or long answer in the messages."},
+    {"web_search_options", chat, neutral_only, never, "There is no web search."},  // {} switches it on
     {"moderation", chat, neutral_only, never},
     {"suffix", completions, neutral_only, is_empty},
 };

@@ -162,6 +162,10 @@ bool ChatFormat::wants_arguments_as_objects() const {
 
 Result<ChatFormat::Rendered> ChatFormat::render_marked(const Conversation& conversation,
                                                        const PromptOptions& options) const {
+    for (const std::string_view name : reserved_template_variables)
+        if (conversation.template_options.contains(json::string_view(name.data(), name.size())))
+            return Error{ErrorCode::invalid_argument,
+                         "the template's variable '" + std::string(name) + "' is reserved"};
     json::array messages;
     for (const Message& message : conversation.messages) {
         if (splits_thinking_ && message.role == Role::assistant && message.reasoning.empty()) {

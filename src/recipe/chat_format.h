@@ -32,7 +32,8 @@ class ChatFormat {
     static Result<std::unique_ptr<ChatFormat>> create(const tokenizer::Tokenizer& tokenizer,
                                                       std::string_view template_source);
 
-    // invalid_argument if the template refuses the conversation; the message is the template's.
+    // invalid_argument if the template refuses the conversation (the message is the template's), or if
+    // template_options has a reserved name.
     Result<std::vector<TokenId>> encode(const Conversation& conversation, const PromptOptions& options) const;
 
     // The prompt as text, control tokens spelled out. What encode() encodes.

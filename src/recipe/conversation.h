@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -27,10 +28,15 @@ struct Message {
     std::string tool_call_id = {};                      // tool: the call that this is the result of
 };
 
+// Variables of the chat template that come from the conversation and the vocabulary.
+inline constexpr std::string_view reserved_template_variables[] = {
+    "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"};
+
 struct Conversation {
     std::vector<Message> messages;
     boost::json::array tools;  // {"type":"function","function":{…}} in the order given; empty: none
-    boost::json::object template_options;  // further variables of the chat template ("enable_thinking")
+    // Further variables of the chat template ("enable_thinking"); none of the reserved ones.
+    boost::json::object template_options;
 };
 
 const char* to_string(Role role);  // "system", as the wire formats and the templates write it

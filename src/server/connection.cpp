@@ -189,7 +189,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
         ConnectionContext& context_;
     };
 
-    // A share of the memory for bodies.
+    // A share of the memory for bodies. Grows with what has arrived: what is only announced costs nothing,
+    // and must not shut others out.
     class BodyBudget {
       public:
         explicit BodyBudget(ConnectionContext& context) : context_(context) {}
@@ -251,7 +252,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
             BodyBudget budget(context_);
             if (!parser.is_done() && !co_await read_body(parser, budget)) co_return false;
             const std::string body = std::move(parser.get().body());
-            reply = co_await on_work_pool(body);
+            if (Handler::may_take_long(head_))
+                reply = co_await on_work_pool(body);
+            else
+                reply = context_.handler.handle(head_, body, {});
         }
         if (auto* response = std::get_if<HttpResponse>(&reply))
             co_return co_await respond(std::move(*response));
@@ -279,10 +283,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
     awaitable<bool> read_body(Parser& parser, BodyBudget& budget) {
         error_code error;
         const auto too_much = api::unavailable("The server is busy with other large requests.");
-        if (!budget.grow(parser.content_length().value_or(0))) {
-            co_await refuse(error_response(too_much));
-            co_return false;
-        }
         if (expects_continue_) {
             co_await write("HTTP/1.1 100 Continue\r\n\r\n", error);
             if (error) co_return false;
@@ -345,13 +345,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
         const bool streams = generation_->streams();
         disconnected_ = false;
         watching_ = true;
+        stop_watching_ = false;
         stream_.expires_never();
         asio::co_spawn(
             executor(), [self = shared_from_this()] { return self->watch_client(); }, asio::detached);
         bool ended = streams ? co_await generate_stream() : co_await wait_for_end();
-        // The watcher must have left before anybody else reads.
-        if (watching_ && stream_.socket().is_open()) stream_.cancel();
+        // The watcher must have left before anybody else reads. Its read may have completed already, so that
+        // there is nothing to cancel; the flag keeps it from starting another.
+        stop_watching_ = true;
         while (watching_) {
+            if (stream_.socket().is_open()) stream_.cancel();
             timer_.expires_after(std::chrono::milliseconds(100));
             error_code ignored;
             co_await timer_.async_wait(to(ignored));
@@ -365,7 +368,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     // counts as gone: it looks the same as one that has closed.
     awaitable<void> watch_client() {
         error_code error;
-        while (!error && buffer_.size() < max_pipelined_bytes) {
+        while (!error && !stop_watching_ && buffer_.size() < max_pipelined_bytes) {
             const size_t size = co_await stream_.async_read_some(buffer_.prepare(read_size), to(error));
             buffer_.commit(size);
         }
@@ -482,7 +485,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     RequestHead head_;
     std::unique_ptr<Generation> generation_;
     bool keep_alive_ = false, http_1_0_ = false, expects_continue_ = false;
-    bool woken_ = false, writing_ = false, watching_ = false, disconnected_ = false, aborted_ = false;
+    bool watching_ = false, stop_watching_ = false;
+    bool woken_ = false, writing_ = false, disconnected_ = false, aborted_ = false;
 };
 
 void serve_connection(asio::ip::tcp::socket socket, ConnectionContext& context) {

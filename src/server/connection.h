@@ -1,7 +1,8 @@
 // One client connection: reads requests, writes answers, watches for the client to go away.
 //
 // Requests of a connection are answered one after another, in order (pipelining is safe). All work of a
-// connection runs on its own strand, except parsing and tokenising, which run on the work pool.
+// connection runs on its own strand, except what may take long (parsing, templates, tokenising), which runs
+// on the work pool.
 #pragma once
 
 #include <atomic>
@@ -34,7 +35,7 @@ struct ConnectionContext {
     int64_t busy = 0;                      // requests being answered; under the mutex
     bool drain_cancelled = false;          // under the mutex
 
-    std::atomic<size_t> body_bytes{0};  // held by requests that are being read or parsed
+    std::atomic<size_t> body_bytes{0};  // received by requests that are being read or parsed
 };
 
 // Takes the socket over and serves it until it ends. `context` must outlive the connection.

@@ -208,8 +208,6 @@ void Generation::take_finish(Choice& choice, const engine::Finish& finish) {
     --running_;
     usage_.completion_tokens += choice.tokens;
     usage_.cached_tokens += finish.cached_tokens;
-    metrics_.prefix_cache_queries.fetch_add(static_cast<uint64_t>(finish.prompt_tokens));
-    metrics_.prefix_cache_hits.fetch_add(static_cast<uint64_t>(finish.cached_tokens));
     if (!choice.text_ended) {
         switch (finish.reason) {
             case engine::FinishReason::stop:

@@ -211,10 +211,10 @@ void Handler::add_common_headers(const RequestHead& head, HttpResponse& response
     response.headers.emplace_back("Vary", "Origin");
 }
 
-HttpResponse Handler::readiness() const {
+std::optional<HttpResponse> Handler::check_ready(const ServedModel* model) const {
     if (draining_) return error_response(api::unavailable("The server is shutting down."));
-    if (!model()) return error_response(api::unavailable("The model is being loaded."));
-    return {.body = R"({"status":"ok"})"};
+    if (!model) return error_response(api::unavailable("The model is being loaded."));
+    return std::nullopt;
 }
 
 Reply Handler::handle(const RequestHead& head, const std::string& body, Wake wake) {
@@ -227,12 +227,12 @@ Reply Handler::handle(const RequestHead& head, const std::string& body, Wake wak
 
 Reply Handler::dispatch(const RequestHead& head, const std::string& body, Wake wake) {
     if (head.path == "/health" || head.path == "/livez") return HttpResponse{.body = R"({"status":"ok"})"};
-    if (head.path == "/readyz") return readiness();
     const std::shared_ptr<const ServedModel> served = model();
     if (head.path == "/metrics")
         return HttpResponse{.content_type = "text/plain; version=0.0.4; charset=utf-8",
                             .body = metrics_.print(served ? served->engine.get() : nullptr)};
-    if (!served || draining_) return readiness();
+    if (std::optional<HttpResponse> refused = check_ready(served.get())) return std::move(*refused);
+    if (head.path == "/readyz") return HttpResponse{.body = R"({"status":"ok"})"};
     const int32_t context = served->engine->context_length();
     if (head.path == "/v1/models")
         return HttpResponse{.body = api::models_body(served->name, served->created, context)};

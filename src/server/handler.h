@@ -36,8 +36,11 @@ class Handler {
     // Everything that can be decided before the body is read: path, method, key, content type. An answer
     // means: do not read the body.
     std::optional<HttpResponse> check(const RequestHead& head) const;
-    // Answers a request that check() let pass. May take long (tokenising): not for an I/O thread.
+    // Answers a request that check() let pass. Not on an I/O thread if it may take long.
     Reply handle(const RequestHead& head, const std::string& body, Wake wake);
+    // Whether handle() parses, renders and tokenises: of requests with a body. The others are answered in
+    // microseconds, and must be while those wait for each other.
+    static bool may_take_long(const RequestHead& head) { return head.method == "POST"; }
     // Headers for every answer.
     void add_common_headers(const RequestHead& head, HttpResponse& response) const;
 
@@ -55,7 +58,7 @@ class Handler {
     std::optional<std::string> tenant(const RequestHead& head) const;
     std::optional<HttpResponse> check_access(const RequestHead& head) const;
     Reply dispatch(const RequestHead& head, const std::string& body, Wake wake);
-    HttpResponse readiness() const;
+    std::optional<HttpResponse> check_ready(const ServedModel* model) const;
     Reply chat(const std::shared_ptr<const ServedModel>& model, const std::string& body, std::string tenant,
                Wake wake);
     Reply completions(const std::shared_ptr<const ServedModel>& model, const std::string& body,

@@ -108,9 +108,6 @@ std::string Metrics::print(const engine::Engine* engine) const {
              {{"disconnect", cancelled_disconnect},
               {"slow_reader", cancelled_slow_reader},
               {"shutdown", cancelled_shutdown}});
-    counter(out, "prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
-            prefix_cache_queries);
-    counter(out, "prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", prefix_cache_hits);
     time_to_first_token.print(out, "time_to_first_token_seconds", "From the request to its first token.");
     inter_token_latency.print(out, "inter_token_latency_seconds", "Between tokens of one answer.");
     request_latency.print(out, "e2e_request_latency_seconds", "From the request to its last token.");

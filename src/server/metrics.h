@@ -36,8 +36,7 @@ struct Metrics {
         request_generation_tokens;
     std::atomic<uint64_t> finished_stop{0}, finished_length{0}, failed{0};
     std::atomic<uint64_t> cancelled_disconnect{0}, cancelled_slow_reader{0}, cancelled_shutdown{0};
-    std::atomic<uint64_t> prefix_cache_queries{0}, prefix_cache_hits{0};  // tokens
-    std::array<std::atomic<uint64_t>, 6> responses{};                     // by status class; [4] is 4xx
+    std::array<std::atomic<uint64_t>, 6> responses{};  // by status class; [4] is 4xx
     std::atomic<uint64_t> connections_total{0};
     std::atomic<int64_t> connections{0}, active_generations{0};
 

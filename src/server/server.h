@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "api/limits.h"
 #include "base/result.h"
 #include "server/handler.h"
 #include "server/served_model.h"
@@ -30,9 +31,9 @@ struct ServerOptions {
     size_t max_header_bytes = size_t{64} << 10;       // all together
     size_t max_header_field_bytes = size_t{8} << 10;
     size_t max_header_fields = 64;
-    size_t max_body_bytes = size_t{32} << 20;
-    size_t max_total_body_bytes = size_t{512}
-                                  << 20;  // of all requests that are being read or parsed; then 503
+    size_t max_body_bytes = api::limits::body_bytes;
+    // Received by all requests that are being read or parsed; then 503.
+    size_t max_total_body_bytes = size_t{512} << 20;
 };
 
 class Server {

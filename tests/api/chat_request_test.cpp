@@ -70,7 +70,7 @@ TEST(ChatRequest, NullIsAbsent) {
 TEST(ChatRequest, NeutralValuesAndHintsAreTaken) {
     parsed("{" + hello + R"(,"n":1,"frequency_penalty":0,"presence_penalty":0.0,"logit_bias":{},"tools":[],
         "tool_choice":"auto","response_format":{"type":"text"},"store":false,"service_tier":"auto","modalities":["text"],
-        "user":"u","metadata":{"a":"b"},"prompt_cache_key":"k","safety_identifier":"s","verbosity":"low",
+        "user":"u","metadata":{"a":"b"},"prompt_cache_key":"k","safety_identifier":"s","verbosity":"medium",
         "parallel_tool_calls":true,"prediction":{"type":"content","content":"x"},"function_call":"none"})");
     const ChatRequest request =
         parsed("{" + hello + R"(,"tools":[{"type":"function"}],"tool_choice":"none"})");
@@ -96,6 +96,8 @@ TEST(ChatRequest, UnsupportedValuesAreRefusedByName) {
              {"function_call", R"("auto")"},
              {"reasoning_effort", R"("low")"},
              {"web_search_options", R"({"a":1})"},
+             {"web_search_options", "{}"},
+             {"verbosity", R"("low")"},
              {"moderation", "{}"}}) {
         const ApiError error = refused("{" + hello + ",\"" + field + "\":" + value + "}");
         EXPECT_EQ(error.status, 400) << field;
@@ -204,8 +206,16 @@ TEST(ChatRequest, TemplateOptions) {
         "{" + hello + R"(,"chat_template_kwargs":{"enable_thinking":false},"add_generation_prompt":false})");
     EXPECT_EQ(request.conversation.template_options.at("enable_thinking"), false);
     EXPECT_FALSE(request.add_generation_prompt);
-    EXPECT_EQ(refused("{" + hello + R"(,"chat_template_kwargs":{"messages":[]}})").param,
-              "chat_template_kwargs");
+    for (const std::string name :
+         {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"}) {
+        const std::string member = R"(,"chat_template_kwargs":{")" + name + R"(":"x"}})";
+        const ApiError error = refused("{" + hello + member);
+        EXPECT_EQ(error.param, "chat_template_kwargs") << name;
+        EXPECT_NE(error.message.find("'" + name + "'"), std::string::npos) << error.message;
+        const auto tokenized = parse_tokenize_request("{" + hello + member);
+        ASSERT_FALSE(static_cast<bool>(tokenized)) << name;
+        EXPECT_EQ(tokenized.error().param, "chat_template_kwargs") << name;
+    }
 }
 
 TEST(CompletionRequest, PromptForms) {

@@ -48,6 +48,21 @@ TEST(ChatFormat, ExactlyOneBos) {
               0);
 }
 
+TEST(ChatFormat, OptionsMustNotTakeTheNamesOfTheConversation) {
+    const ByteTokenizer tokenizer;
+    const auto format = format_of(tokenizer, testing::chatml_template);
+    Conversation conversation{.messages = {message(Role::user, "Hi")}, .tools = {}, .template_options = {}};
+    EXPECT_TRUE(format->encode(conversation, {}).ok());
+    for (const char* name :
+         {"messages", "tools", "documents", "bos_token", "eos_token", "add_generation_prompt"}) {
+        conversation.template_options = {{name, nullptr}};
+        const auto tokens = format->encode(conversation, {});
+        ASSERT_FALSE(tokens.ok()) << name;
+        EXPECT_EQ(tokens.error().code, ErrorCode::invalid_argument);
+        EXPECT_NE(tokens.error().message.find(name), std::string::npos) << tokens.error().message;
+    }
+}
+
 TEST(ChatFormat, TextNeverBecomesASpecialToken) {
     const ByteTokenizer tokenizer;
     const auto format = format_of(tokenizer, testing::chatml_template);
