@@ -9,6 +9,7 @@
 #include <iostream>
 #include <mutex>
 
+#include "base/quote.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
 #include "recipe/chat_format.h"
@@ -57,6 +58,8 @@ class Chat {
 
     // Asks and prints the answer while it comes. On an error the question is taken back.
     Status ask(const std::string& question) {
+        if (to_valid_utf8(question) != question)
+            return Error{ErrorCode::invalid_argument, "the line is not valid UTF-8"};
         conversation_.messages.push_back({.role = recipe::Role::user, .content = question});
         Status status = answer();
         if (!status) conversation_.messages.pop_back();
@@ -142,6 +145,7 @@ Status run(const ChatOptions& options) {
     Chat chat(*loaded, **format, options);
     const InterruptHandler handler;
     std::string line;
+    Status failed;
     for (;;) {
         if (terminal) std::printf("\n> "), std::fflush(stdout);
         if (!std::getline(std::cin, line)) {
@@ -155,14 +159,15 @@ Status run(const ChatOptions& options) {
         } else if (line == "/exit" || line == "/quit") {
             break;
         } else if (!line.empty()) {
+            // The conversation goes on without the question that failed.
             if (Status status = chat.ask(line); !status) {
-                if (!terminal) return status;
-                std::printf("%s\n", status.error().message.c_str());
+                std::fprintf(stderr, "%s\n", status.error().message.c_str());
+                failed = std::move(status);
             }
         }
     }
     if (terminal) std::printf("\n");
-    return {};
+    return terminal ? Status() : failed;
 }
 
 }  // namespace
@@ -184,7 +189,8 @@ void add_chat_command(CLI::App& app, ExitStatus& exit) {
     command->add_option("--top-p", options->sampling.top_p, "nucleus of this mass")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
-    command->add_option("--seed", options->sampling.seed, "same seed and same questions, same answers");
+    command->add_option("--seed", options->sampling.seed, "same seed and same questions, same answers")
+        ->check(unsigned_number());
     command->callback([options, &exit] {
         options->load.max_running = 1;
         if (Status status = run(*options); !status) {

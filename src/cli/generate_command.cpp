@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <condition_variable>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -27,6 +28,10 @@ Result<std::string> read_prompt(const GenerateOptions& options) {
     if (options.prompt_file.empty()) return options.prompt;
     std::ifstream file;
     if (options.prompt_file != "-") {
+        std::error_code error;
+        if (std::filesystem::is_directory(options.prompt_file, error))
+            return Error{ErrorCode::invalid_argument,
+                         "the prompt file " + options.prompt_file + " is a directory"};
         file.open(options.prompt_file, std::ios::binary);
         if (!file) return Error{ErrorCode::not_found, "cannot read the prompt file " + options.prompt_file};
     }
@@ -96,7 +101,7 @@ Status run(const GenerateOptions& options) {
     if (options.sampling.top_logprobs >= 0) result["logprobs"] = logprobs;
     result["prompt_tokens"] = boost::json::array(prompt.begin(), prompt.end());
     result["finish_reason"] = outcome.finish.reason == engine::FinishReason::stop ? "stop" : "length";
-    std::cout << boost::json::serialize(result) << "\n";
+    std::printf("%s\n", boost::json::serialize(result).c_str());
     return {};
 }
 
@@ -122,7 +127,7 @@ void add_generate_command(CLI::App& app, ExitStatus& exit) {
         ->check(CLI::Range(0, 1 << 24));
     command->add_option("--min-p", options->sampling.min_p, "share of the best token's probability to keep")
         ->check(CLI::Range(0.0, 1.0));
-    command->add_option("--seed", options->sampling.seed, "same seed, same text");
+    command->add_option("--seed", options->sampling.seed, "same seed, same text")->check(unsigned_number());
     command->add_flag("--ignore-eos", options->sampling.ignore_eos, "do not stop at the end-of-text token");
     command->add_flag("--special", options->special,
                       "spellings of special tokens in the prompt become those tokens");

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
@@ -67,9 +68,12 @@ Result<int32_t> choose_block_count(const LoadOptions& options, const kv::Layout&
     }
     count = std::min<uint64_t>(count, 1 << 24);
     if (count < 2)
-        return Error{ErrorCode::resource_exhausted, "no room for the KV cache: a block of " +
-                                                        std::to_string(kv::block_tokens) + " tokens takes " +
-                                                        format_bytes(block) + ", and there must be two"};
+        return Error{ErrorCode::resource_exhausted,
+                     "no room for the KV cache: a block of " + std::to_string(kv::block_tokens) +
+                         " tokens takes " + format_bytes(block) + ", and there must be two; " +
+                         (options.kv_memory_mib > 0
+                              ? "--kv-memory asks for " + std::to_string(options.kv_memory_mib) + " MiB"
+                              : format_bytes(available.value_or(0)) + " are available")};
     return static_cast<int32_t>(count);
 }
 
@@ -93,6 +97,17 @@ void add_engine_options(CLI::App& command, LoadOptions& options) {
         .add_option("--kv-memory", options.kv_memory_mib,
                     "MiB for the KV cache (0: a quarter of the free memory)")
         ->check(CLI::Range(0, 1 << 24));
+}
+
+CLI::Validator unsigned_number() {
+    return CLI::Validator(
+        [](const std::string& text) {
+            uint64_t value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const bool good = error == std::errc() && end == text.data() + text.size();
+            return good ? std::string() : "'" + text + "' is not a number from 0 to 18446744073709551615";
+        },
+        "UINT64");
 }
 
 Result<ModelInMemory> load_model_only(const LoadOptions& options) {

@@ -15,7 +15,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace deepinfer::cli {
 
@@ -33,6 +34,9 @@ struct LoadOptions {
 // Adds --model and --threads to a command; with an engine, --context and --kv-memory as well.
 void add_model_options(CLI::App& command, LoadOptions& options);
 void add_engine_options(CLI::App& command, LoadOptions& options);
+
+// An unsigned 64-bit number in digits: CLI11 itself takes "-1", and clamps what is too large.
+CLI::Validator unsigned_number();
 
 // A model in memory, without an engine. Members are destroyed bottom up.
 struct ModelInMemory {

@@ -1,6 +1,8 @@
 // deepinfer logits: the raw numbers of a forward pass, for comparison with other implementations.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 
 #include "base/json.h"
@@ -14,7 +16,7 @@ namespace {
 
 struct LogitsOptions {
     LoadOptions load;
-    std::vector<int> tokens;
+    std::string tokens;
     int last = 8, greedy = 0, chunk = 0;
     std::string compute = "f32";
     bool json = false;
@@ -53,6 +55,25 @@ class Run {
     int32_t position_ = 0;
 };
 
+// "1,2,3" -> ids.
+Result<std::vector<TokenId>> parse_tokens(const std::string& text, int vocabulary) {
+    std::vector<TokenId> tokens;
+    for (const char *at = text.data(), *end = at + text.size();; ++at) {
+        TokenId token = 0;
+        const auto [next, error] = std::from_chars(at, end, token);
+        if (error != std::errc() || (next != end && *next != ','))
+            return Error{ErrorCode::invalid_argument,
+                         "--tokens takes ids separated by commas, such as 1,2,3; not '" + text + "'"};
+        if (token < 0 || token >= vocabulary)
+            return Error{ErrorCode::invalid_argument, "token " + std::to_string(token) +
+                                                          " is not in the vocabulary of " +
+                                                          std::to_string(vocabulary)};
+        tokens.push_back(token);
+        if (next == end) return tokens;
+        at = next;
+    }
+}
+
 void append_rows(std::string& out, const std::vector<float>& values, int vocabulary) {
     out += '[';
     for (size_t i = 0; i < values.size(); ++i) {
@@ -71,13 +92,10 @@ Status run(const LogitsOptions& options) {
     auto loaded = load_model_only(options.load);
     if (!loaded) return std::move(loaded).error();
     models::Model& model = *loaded->model;
-    const int vocabulary = model.info().vocabulary, count = static_cast<int>(options.tokens.size());
-    if (count == 0) return Error{ErrorCode::invalid_argument, "--tokens needs at least one token id"};
-    for (int token : options.tokens)
-        if (token < 0 || token >= vocabulary)
-            return Error{ErrorCode::invalid_argument, "token " + std::to_string(token) +
-                                                          " is not in the vocabulary of " +
-                                                          std::to_string(vocabulary)};
+    const int vocabulary = model.info().vocabulary;
+    auto tokens = parse_tokens(options.tokens, vocabulary);
+    if (!tokens) return std::move(tokens).error();
+    const int count = static_cast<int>(tokens->size());
     if (count + options.greedy > model.info().context_length)
         return Error{ErrorCode::invalid_argument, std::to_string(count + options.greedy) +
                                                       " tokens are more than the context of " +
@@ -90,8 +108,7 @@ Status run(const LogitsOptions& options) {
     std::vector<float> logits;
     for (int at = 0; at < count; at += chunk) {
         const int end = std::min(count, at + chunk), wanted = std::max(0, end - std::max(at, count - last));
-        const auto part =
-            sequence->forward({options.tokens.begin() + at, options.tokens.begin() + end}, wanted);
+        const auto part = sequence->forward({tokens->begin() + at, tokens->begin() + end}, wanted);
         logits.insert(logits.end(), part.begin(), part.end());
     }
     std::vector<float> row(logits.empty() ? logits.end() : logits.end() - vocabulary, logits.end()),
@@ -103,6 +120,10 @@ Status run(const LogitsOptions& options) {
         greedy.push_back(table.argmax(row.data(), vocabulary));
         if (i + 1 < options.greedy) row = sequence->forward({greedy.back()}, 1);
     }
+    for (const auto* values : {&logits, &greedy_logits})
+        for (float value : *values)
+            if (!std::isfinite(value))
+                return Error{ErrorCode::internal, "the model produced logits that are not finite numbers"};
     std::string out = "{\"logits\":";
     append_rows(out, logits, vocabulary);
     out += ",\"greedy\":[";
@@ -122,9 +143,7 @@ void add_logits_command(CLI::App& app, ExitStatus& exit) {
     options->load.need_tokenizer = false;
     options->load.quiet = true;
     add_model_options(*command, options->load);
-    command->add_option("--tokens", options->tokens, "token ids, separated by commas")
-        ->delimiter(',')
-        ->required();
+    command->add_option("--tokens", options->tokens, "token ids, separated by commas")->required();
     command->add_option("--last", options->last, "positions to print, counted from the end")
         ->check(CLI::Range(1, 1 << 20));
     command->add_option("--greedy", options->greedy, "tokens to continue with, most likely first")

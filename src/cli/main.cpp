@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "cli/commands.h"
 #include "cli/cpu_info.h"
@@ -24,12 +25,30 @@ int main(int argc, char** argv) {
     deepinfer::cli::add_logits_command(app, exit);
     deepinfer::cli::add_tokenize_command(app, exit);
     deepinfer::cli::add_inspect_command(app, exit);
+    if (argc > 1 && argv[1][0] != '-') {
+        std::string known;
+        bool found = false;
+        for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+            known += " " + command->get_name();
+            found |= command->check_name(argv[1]);
+        }
+        if (!found) {
+            std::fprintf(stderr, "deepinfer: there is no command '%s'; there are:%s\n", argv[1],
+                         known.c_str());
+            return 2;
+        }
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     } catch (const std::exception& error) {  // out of memory, say
         std::fprintf(stderr, "deepinfer: %s\n", error.what());
+        return 1;
+    }
+    // Lost output is a failure, whoever wrote it.
+    if (exit.code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout))) {
+        std::fputs("deepinfer: standard output cannot be written\n", stderr);
         return 1;
     }
     return exit.code;

@@ -24,7 +24,8 @@ struct Sequence {
     int32_t computed = 0;  // tokens with keys and values in `blocks`
     std::vector<kv::BlockId> blocks;
     int32_t counted = 0;  // prompt tokens already counted as computed (a preempted prompt is computed again)
-    bool cancelled = false, done = false;
+    bool cancelled = false;
+    std::optional<Finish> end;  // set when it is over; told to the listener once the counters show it
 
     int32_t generated() const { return static_cast<int32_t>(tokens.size()) - prompt_tokens; }
     SequenceView view() const {
@@ -86,7 +87,7 @@ class LocalEngine final : public Engine {
     void finish(Sequence& sequence, FinishReason reason, TokenId stop_token = -1, Error error = {});
     void allocate_blocks(Sequence& sequence, int32_t tokens);
     void release_blocks(Sequence& sequence);
-    void remove_finished();
+    void end_finished();
     void fail_all(const std::string& why);
     void publish();
 
@@ -145,10 +146,12 @@ Result<RequestId> LocalEngine::submit(Request request, Listener listener) {
     {
         std::lock_guard lock(mutex_);
         if (stopping_) return Error{ErrorCode::cancelled, "the engine is shutting down"};
-        if (queued_ >= options_.max_waiting) {
+        // Places to run count as well: a burst may fill them before the first step takes it from the queue.
+        if (queued_ + stats_.running >= options_.max_waiting + options_.max_running) {
             ++stats_.rejected_total;
             return Error{ErrorCode::resource_exhausted,
-                         "the queue is full: " + std::to_string(queued_) + " requests are waiting"};
+                         "the queue is full: " + std::to_string(stats_.running) +
+                             " requests are running and " + std::to_string(queued_) + " are waiting"};
         }
         ++queued_;
         id = sequence->id = next_id_++;
@@ -175,11 +178,11 @@ void LocalEngine::run() {
         } catch (const std::exception& e) {  // out of memory: the requests fail, the engine lives on
             fail_all(std::string("the step failed: ") + e.what());
         }
-        remove_finished();
-        publish();
+        end_finished();
     }
     for (auto& sequence : running_) finish(*sequence, FinishReason::cancelled);
     for (auto& sequence : waiting_) finish(*sequence, FinishReason::cancelled);
+    end_finished();
 }
 
 bool LocalEngine::receive() {
@@ -209,7 +212,7 @@ void LocalEngine::drop_cancelled() {
         if (s->cancelled) finish(*s, FinishReason::cancelled);
     for (Pointer& s : waiting_)
         if (s->cancelled) finish(*s, FinishReason::cancelled);
-    remove_finished();
+    end_finished();
 }
 
 // Carries out the plan: who gives up blocks, who starts, who holds which blocks for the rows to come.
@@ -308,7 +311,6 @@ void LocalEngine::deliver(Sequence& s, const Result<SampledToken>& sampled) {
 
 void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, Error error) {
     release_blocks(s);
-    s.done = true;
     switch (reason) {
         case FinishReason::stop:
             ++counters_.finished_stop_total;
@@ -329,7 +331,7 @@ void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, E
     end.prompt_tokens = s.prompt_tokens;
     end.completion_tokens = s.generated();
     end.error = std::move(error);
-    s.listener.on_finish(end);
+    s.end = std::move(end);
 }
 
 void LocalEngine::allocate_blocks(Sequence& s, int32_t tokens) {
@@ -347,14 +349,24 @@ void LocalEngine::release_blocks(Sequence& s) {
     s.computed = 0;
 }
 
-void LocalEngine::remove_finished() {
-    std::erase_if(running_, [](const Pointer& s) { return s->done; });
-    std::erase_if(waiting_, [](const Pointer& s) { return s->done; });
+// Takes out what is over, shows it in the counters, and then tells the listeners: who has seen an answer end finds its
+// blocks free.
+void LocalEngine::end_finished() {
+    std::vector<Pointer> over;
+    const auto take = [&over](auto& queue) {
+        for (Pointer& s : queue)
+            if (s->end) over.push_back(std::move(s));
+        std::erase(queue, nullptr);
+    };
+    take(running_);
+    take(waiting_);
+    publish();
+    for (const Pointer& s : over) s->listener.on_finish(*s->end);
 }
 
 void LocalEngine::fail_all(const std::string& why) {
     for (Pointer& s : running_)
-        if (!s->done) finish(*s, FinishReason::error, -1, Error{ErrorCode::internal, why});
+        if (!s->end) finish(*s, FinishReason::error, -1, Error{ErrorCode::internal, why});
 }
 
 void LocalEngine::publish() {

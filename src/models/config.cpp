@@ -1,6 +1,7 @@
 #include "models/config.h"
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 
@@ -12,6 +13,12 @@ namespace {
 
 constexpr int max_layers = 1024, max_width = 1 << 20, max_heads = 4096, max_vocabulary = 1 << 22;
 
+std::string number_text(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.17g", value);
+    return text;
+}
+
 // Reads fields and remembers the first error, so that the code below reads like a table.
 class Fields {
   public:
@@ -22,8 +29,8 @@ class Fields {
         const std::optional<double> value = number_at(key);
         if (!value) return missing<int>(key, fallback);
         if (*value != std::floor(*value) || *value < least || *value > most)
-            fail(key + " is " + std::to_string(*value) + "; must be an integer from " +
-                 std::to_string(least) + " to " + std::to_string(most));
+            fail(key + " is " + number_text(*value) + "; must be an integer from " + std::to_string(least) +
+                 " to " + std::to_string(most));
         return error_ ? least : static_cast<int>(*value);
     }
     double number(const std::string& key, std::optional<double> fallback = {}) {

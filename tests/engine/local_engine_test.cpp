@@ -141,6 +141,8 @@ TEST_F(LocalEngineTest, SameBitsAloneAndAmongFifteenOthers) {
             if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
         }
         for (size_t i = 0; i < requests.size(); ++i) collector.wait(i);
+        EXPECT_EQ(engine->stats().blocks_free, engine->stats().blocks_total)
+            << "the last answer is there, so are the blocks";
         const Answer mixed = collector.wait(0);
         ASSERT_EQ(alone.tokens, mixed.tokens) << "mix " << mix;
         ASSERT_EQ(0, std::memcmp(alone.logprobs.data(), mixed.logprobs.data(),
@@ -243,7 +245,7 @@ TEST_F(LocalEngineTest, AFullQueueRefuses) {
             ++refused;
         }
     }
-    EXPECT_GE(accepted, 3u);
+    EXPECT_GE(accepted, 4u) << "one runs and three wait, also before the first step";
     EXPECT_GE(refused, 5u);
     EXPECT_EQ(engine->stats().rejected_total, refused);
     engine.reset();  // while the collector lives
