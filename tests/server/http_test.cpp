@@ -403,18 +403,20 @@ TEST_F(ServerTest, PipelinedBytesDoNotHideADisconnect) {
 }
 
 TEST_F(ServerTest, AReaderThatStopsReadingIsGivenUp) {
-    ModelOptions model = endless(milliseconds(0));
+    ModelOptions model =
+        endless(milliseconds(1));  // faster, the engine could be done before the server looks
+    model.engine.max_running = 8;
     server::ServerOptions options;
     options.handler.max_backlog_tokens = 1000;
     start(std::move(model), std::move(options));
     Client client(server_->port());
     const int small = 4096;
     ::setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    client.send_request(
-        "POST", "/v1/chat/completions",
-        R"({"messages":[{"role":"user","content":"Hi"}],"stream":true,"logprobs":true,"top_logprobs":20})");
-    EXPECT_TRUE(soon([&] { return engine_->stats().cancelled_total == 1; }, 10'000));
-    EXPECT_TRUE(soon([&] { return server_->metrics().cancelled_slow_reader == 1; }));
+    client.send_request("POST", "/v1/completions",
+                        R"({"prompt":["a","b","c","d","e","f","g","h"],"max_tokens":500000,"stream":true,
+                            "logprobs":20})");
+    EXPECT_TRUE(soon([&] { return engine_->stats().cancelled_total == 8; }, 20'000));
+    EXPECT_TRUE(soon([&] { return server_->metrics().cancelled_slow_reader > 0; }));
     EXPECT_EQ(server_->metrics().cancelled_disconnect, 0u);
 }
 
@@ -494,6 +496,19 @@ TEST_F(ServerTest, DrainFinishesRunningAnswersAndRefusesNewOnes) {
     EXPECT_EQ(engine_->stats().cancelled_total, 0u);
 }
 
+TEST_F(ServerTest, WhoIsCutOffByTheEndOfDrainingIsTold) {
+    start(endless());
+    Client stream(server_->port()), whole(server_->port());
+    stream.send_request("POST", "/v1/chat/completions", hello_stream);
+    whole.send_request("POST", "/v1/chat/completions", hello);
+    ASSERT_TRUE(soon([&] { return engine_->stats().running == 2; }));
+    server_->drain(milliseconds(50));
+    EXPECT_NE(stream.read_response().body.find("shutting down"), std::string::npos);
+    const Response refused = whole.read_response();
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_NE(refused.body.find("shutting down"), std::string::npos);
+}
+
 TEST_F(ServerTest, DestructionWithRunningStreamsIsQuick) {
     start(endless());
     std::vector<std::unique_ptr<Client>> streams;
@@ -506,7 +521,10 @@ TEST_F(ServerTest, DestructionWithRunningStreamsIsQuick) {
     server_->drain(milliseconds(50));
     server_.reset();
     EXPECT_LT(std::chrono::steady_clock::now() - start_time, std::chrono::seconds(2));
-    for (auto& stream : streams) EXPECT_TRUE(stream->is_closed(1000));
+    for (auto& stream : streams) {
+        stream->read_response();  // what it was told
+        EXPECT_TRUE(stream->is_closed(1000));
+    }
 }
 
 TEST_F(ServerTest, RandomDisconnectsLeakNothing) {
