@@ -93,6 +93,8 @@ class Engine {
     // Ends the request at the next step boundary, whatever its stage, and returns its blocks. Unknown or
     // finished ids are ignored. Any thread; on_finish(cancelled) still comes, on the engine thread.
     virtual void cancel(RequestId id) = 0;
+    // cancel() for all requests there are now.
+    virtual void cancel_all() = 0;
 
     virtual EngineStats stats() const = 0;       // any thread
     virtual int32_t context_length() const = 0;  // prompt + completion tokens a request can have at most

@@ -62,6 +62,7 @@ class LocalEngine final : public Engine {
 
     Result<RequestId> submit(Request request, Listener listener) override;
     void cancel(RequestId id) override;
+    void cancel_all() override;
     EngineStats stats() const override {
         std::lock_guard lock(mutex_);
         return stats_;
@@ -104,6 +105,7 @@ class LocalEngine final : public Engine {
     std::condition_variable wake_;
     std::vector<Pointer> arrived_;
     std::vector<RequestId> cancelled_;
+    RequestId cancelled_below_ = 0;  // all with a lower id
     bool stopping_ = false;
     RequestId next_id_ = 1;
     int32_t queued_ = 0;  // arrived or waiting, for the bound
@@ -170,6 +172,14 @@ void LocalEngine::cancel(RequestId id) {
     wake_.notify_one();
 }
 
+void LocalEngine::cancel_all() {
+    {
+        std::lock_guard lock(mutex_);
+        cancelled_below_ = next_id_;
+    }
+    wake_.notify_one();
+}
+
 void LocalEngine::run() {
     while (receive()) {
         drop_cancelled();
@@ -193,12 +203,12 @@ bool LocalEngine::receive() {
     }
     for (Pointer& sequence : arrived_) waiting_.push_back(std::move(sequence));
     arrived_.clear();
-    for (RequestId id : cancelled_) {
-        for (auto& s : running_)
-            if (s->id == id) s->cancelled = true;
-        for (auto& s : waiting_)
-            if (s->id == id) s->cancelled = true;
-    }
+    const auto mark = [this](const Pointer& s) {
+        s->cancelled |= s->id < cancelled_below_ ||
+                        std::find(cancelled_.begin(), cancelled_.end(), s->id) != cancelled_.end();
+    };
+    std::for_each(running_.begin(), running_.end(), mark);
+    std::for_each(waiting_.begin(), waiting_.end(), mark);
     cancelled_.clear();
     if (stopping_) {
         counters_.blocks_free = blocks_.free();

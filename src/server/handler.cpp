@@ -132,6 +132,10 @@ std::string Handler::new_id(const char* prefix) {
     return std::string(prefix) + digits;
 }
 
+void Handler::cancel_all() {
+    if (const auto served = model()) served->engine->cancel_all();
+}
+
 std::shared_ptr<const ServedModel> Handler::model() const {
     const std::lock_guard lock(model_mutex_);
     return model_;

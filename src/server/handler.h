@@ -49,6 +49,8 @@ class Handler {
     // From now on /readyz says 503 and new inference is refused.
     void begin_drain() { draining_ = true; }
     bool draining() const { return draining_; }
+    // Ends what still runs; its clients are told.
+    void cancel_all();
 
     Metrics& metrics() { return metrics_; }
     std::string new_id(const char* prefix);  // "chatcmpl-" + 24 hexadecimal digits

@@ -94,6 +94,9 @@ void Server::Impl::run_threads() {
         threads.emplace_back([this] { io.run(); });
 }
 
+// For error events and 503 answers to reach the clients whose time is up.
+constexpr std::chrono::seconds farewell_time{1};
+
 void Server::Impl::stop() {
     asio::post(io, [this] {
         error_code ignored;
@@ -142,7 +145,12 @@ void Server::drain(std::chrono::milliseconds limit) {
     ConnectionContext& context = impl_->context;
     context.handler.begin_drain();
     std::unique_lock lock(context.mutex);
-    context.changed.wait_for(lock, limit, [&] { return context.busy == 0 || context.drain_cancelled; });
+    const auto done = [&] { return context.busy == 0 || context.drain_cancelled; };
+    if (context.changed.wait_for(lock, limit, done)) return;
+    lock.unlock();
+    context.handler.cancel_all();
+    lock.lock();
+    context.changed.wait_for(lock, farewell_time, done);
 }
 
 void Server::cancel_drain() {

@@ -70,6 +70,12 @@ class ScriptedEngine : public engine::Engine {
         changed_.notify_all();
     }
 
+    void cancel_all() override {
+        const std::lock_guard lock(mutex_);
+        for (engine::RequestId id = 1; id < next_id_; ++id) cancelled_.insert(id);
+        changed_.notify_all();
+    }
+
     engine::EngineStats stats() const override {
         const std::lock_guard lock(mutex_);
         engine::EngineStats stats = stats_;
