@@ -18,8 +18,11 @@ const NAME: &str = "chat_template";
 const NOW: &str = "__unix_seconds";
 /// Nested macro calls and blocks; templates in the field stay below 10.
 const RECURSION_LIMIT: usize = 100;
-const MAX_TEMPLATE_BYTES: usize = 1 << 20;
-const RENDER_STACK_BYTES: usize = 512 << 20;
+/// Templates in the field stay below 64 KiB. Compiling may take time that grows with the square of the size.
+const MAX_TEMPLATE_BYTES: usize = 128 << 10;
+const DEEP_STACK_BYTES: usize = 512 << 20;
+/// What compiling may need: an operator of one byte ("-") is a level of recursion through the parser.
+const STACK_BYTES_PER_SOURCE_BYTE: usize = 4 << 10;
 
 pub struct ChatTemplate {
     environment: Environment<'static>,
@@ -32,10 +35,24 @@ pub struct RenderLimits {
 }
 
 impl ChatTemplate {
+    /// The parser, the code generator and freeing the syntax tree recurse as deeply as expressions are chained.
     pub fn compile(source: &str) -> Result<ChatTemplate, String> {
         if source.len() > MAX_TEMPLATE_BYTES {
             return Err(format!("the chat template has {} bytes; the limit is {MAX_TEMPLATE_BYTES}", source.len()));
         }
+        on_deep_stack(&|stack_bytes| {
+            let most = stack_bytes / STACK_BYTES_PER_SOURCE_BYTE;
+            if source.len() > most {
+                return Err(format!(
+                    "the chat template has {} bytes; with as little address space as there is, {most} at most",
+                    source.len()
+                ));
+            }
+            ChatTemplate::compile_here(source)
+        })
+    }
+
+    fn compile_here(source: &str) -> Result<ChatTemplate, String> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(describe)?);
@@ -62,21 +79,9 @@ impl ChatTemplate {
         Ok(ChatTemplate { environment })
     }
 
-    /// Runs on a thread of its own with a deep stack: a template can nest values as deeply as its fuel lasts, and
-    /// freeing such a value recurses. The stack is address space that is only backed by memory when used.
+    /// A template can nest values as deeply as its fuel lasts, and freeing such a value recurses.
     pub fn render(&self, context_json: &str, unix_seconds: i64, limits: RenderLimits) -> Result<String, String> {
-        std::thread::scope(|scope| {
-            let spawn = |stack_bytes| {
-                let work = || self.render_here(context_json, unix_seconds, limits);
-                std::thread::Builder::new().stack_size(stack_bytes).spawn_scoped(scope, work)
-            };
-            // Where address space is limited, honest templates still run.
-            spawn(RENDER_STACK_BYTES)
-                .or_else(|_| spawn(RENDER_STACK_BYTES / 16))
-                .map_err(|error| format!("no thread for rendering: {error}"))?
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        on_deep_stack(&|_| self.render_here(context_json, unix_seconds, limits))
     }
 
     fn render_here(&self, context_json: &str, unix_seconds: i64, limits: RenderLimits) -> Result<String, String> {
@@ -95,6 +100,21 @@ impl ChatTemplate {
         rendered.map_err(describe)?;
         String::from_utf8(output.bytes).map_err(|_| "the rendered prompt is not valid UTF-8".to_string())
     }
+}
+
+/// Runs `work(stack_bytes)` on a thread of its own. The stack is address space that is only backed by memory when used.
+fn on_deep_stack<T: Send>(work: &(dyn Fn(usize) -> Result<T, String> + Sync)) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let spawn = |stack_bytes| {
+            std::thread::Builder::new().stack_size(stack_bytes).spawn_scoped(scope, move || work(stack_bytes))
+        };
+        // Where address space is limited, honest templates still run.
+        spawn(DEEP_STACK_BYTES)
+            .or_else(|_| spawn(DEEP_STACK_BYTES / 16))
+            .map_err(|error| format!("no thread for the template: {error}"))?
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 struct LimitedOutput {
@@ -199,6 +219,16 @@ mod tests {
 
     fn render(source: &str, context: &str) -> Result<String, String> {
         ChatTemplate::compile(source)?.render(context, 951_782_400, LIMITS)
+    }
+
+    #[test]
+    fn long_chains_do_not_overflow_the_stack() {
+        for (before, unit, after) in [("", "-", "1"), ("", "not ", "1"), ("x", ".a", ""), ("x", "|e", ""), ("1", "+1", "")] {
+            let source = format!("{{{{ {before}{}{after} }}}}", unit.repeat((MAX_TEMPLATE_BYTES - 10) / unit.len()));
+            let _ = render(&source, "{}"); // whether it is accepted is the engine's matter
+        }
+        let error = ChatTemplate::compile(&"a".repeat(MAX_TEMPLATE_BYTES + 1)).err().unwrap();
+        assert!(error.contains("the limit is 131072"), "{error}");
     }
 
     #[test]

@@ -15,14 +15,17 @@ inline void require(bool condition) {
     if (!condition) std::abort();
 }
 
+// An error is for people: it has text, printable and bounded.
+inline void check_error(const Error& error) {
+    require(!error.message.empty() && error.message.size() < 2000);
+    for (const char c : error.message) require(static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
+    require(error.code != ErrorCode::internal);
+}
+
 inline void check_invariants(const Result<std::unique_ptr<Checkpoint>>& opened,
                              std::span<const std::byte> file) {
     if (!opened) {
-        // An error is for people: it has text, printable and bounded.
-        const std::string& message = opened.error().message;
-        require(!message.empty() && message.size() < 2000);
-        for (const char c : message) require(static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
-        require(opened.error().code != ErrorCode::internal);
+        check_error(opened.error());
         return;
     }
     const Checkpoint& checkpoint = **opened;
