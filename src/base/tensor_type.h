@@ -1,7 +1,7 @@
 // Element types of stored tensors: plain floats and the block-quantised formats of GGUF.
 //
 // The numeric values are those of the GGUF file format (ggml type ids), so that a header can be checked
-// against tensor_type_from_gguf() without a table of its own. Types not listed here are refused by number.
+// against tensor_type_from_gguf() without a table of its own. Types not listed here are refused by name.
 #pragma once
 
 #include <cstddef>
