@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/json.h"
+#include "base/quote.h"
 
 namespace deepinfer::models {
 
@@ -138,7 +139,19 @@ void check_shapes(const DecoderConfig& c, Fields& f) {
     if (c.rope.dim % 2 || c.rope.dim > c.head_dim || c.rope.dim <= 0)
         f.fail("rotary dimension " + std::to_string(c.rope.dim) +
                " must be even and at most the head dimension " + std::to_string(c.head_dim));
-    if (!(c.norm_eps > 0) || !(c.rope.theta > 1)) f.fail("norm epsilon and rotary base must be positive");
+    // As floats: a value that is fine as a double may become 0 or infinity.
+    const auto positive = [&f](const char* what, double value) {
+        const auto single = static_cast<float>(value);
+        if (!std::isfinite(single) || !(single > 0))
+            f.fail(std::string(what) + " is " + number_text(value) + "; must be a positive number");
+    };
+    positive("the norm epsilon", static_cast<double>(c.norm_eps));
+    positive("the attention scale", static_cast<double>(c.attention_scale));
+    for (const RopeConfig* rope : {&c.rope, c.local_layers.empty() ? &c.rope : &c.local_rope}) {
+        positive("the rotary base", rope->theta);
+        positive("the rotary scaling factor", rope->scaling.factor);
+        if (rope->theta <= 1) f.fail("the rotary base is " + number_text(rope->theta) + "; must be above 1");
+    }
 }
 
 // ---- GGUF
@@ -164,7 +177,7 @@ void read_gguf_rope(GgufFields& f, RopeConfig& rope) {
         const double extra = f.number("rope.scaling.attn_factor", 1.0);
         s.attention_factor = extra * (0.1 * std::log(std::max(s.factor, 1.0)) + 1.0);
     } else {
-        f.refuse("rope.scaling.type '" + type + "' is not supported; supported: none, linear, yarn");
+        f.refuse("rope.scaling.type " + quote(type) + " is not supported; supported: none, linear, yarn");
     }
     if (!(s.factor > 0)) f.fail("rope.scaling.factor must be positive");
 }
@@ -174,7 +187,7 @@ Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint, const 
     c.architecture = architecture;
     GgufFields f(checkpoint.metadata(), c.architecture);
     if (f.integer("expert_count", 0, max_heads, 0) > 0)
-        f.refuse("models with experts (" + c.architecture + ".expert_count) are not supported");
+        f.refuse("models with experts (expert_count) are not supported");
     c.layers = f.integer("block_count", 1, max_layers);
     c.hidden = f.integer("embedding_length", 1, max_width);
     c.ffn = f.integer("feed_forward_length", 1, max_width);
@@ -222,7 +235,7 @@ Result<DecoderConfig> read_gguf(const checkpoint::Checkpoint& checkpoint, const 
                  62)  // the 27B model scales by its hidden width per head; the file has no field for it
             c.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.hidden) / c.heads));
     } else if (f.integer("attention.sliding_window", 0, 1 << 30, 0) > 0) {
-        f.refuse("sliding-window attention of architecture '" + c.architecture + "' is not supported");
+        f.refuse("sliding-window attention of architecture " + quote(c.architecture) + " is not supported");
     }
     if (f.error()) return *f.error();
     check_shapes(c, f);
@@ -257,7 +270,8 @@ void read_json_rope(const boost::json::object& object, const std::string& where,
             if (object.contains("mscale") || object.contains("mscale_all_dim"))
                 f.refuse("mscale of yarn is not supported for this architecture");
         } else {
-            f.refuse("rope_type '" + type + "' is not supported; supported: default, linear, llama3, yarn");
+            f.refuse("rope_type " + quote(type) +
+                     " is not supported; supported: default, linear, llama3, yarn");
         }
         if (!(s.factor > 0)) f.fail("factor must be positive");
     }
@@ -279,7 +293,7 @@ void read_json_gemma(JsonFields& f, DecoderConfig& c) {
         for (const auto& type : *types) {
             const std::string name = type.is_string() ? std::string(type.as_string()) : "";
             if (name != "sliding_attention" && name != "full_attention")
-                f.refuse("layer type '" + name + "' is not supported");
+                f.refuse("layer type " + quote(name) + " is not supported");
             c.local_layers.push_back(name == "sliding_attention");
         }
         if (c.local_layers.size() != static_cast<size_t>(c.layers))
@@ -335,12 +349,12 @@ Result<DecoderConfig> read_json(const checkpoint::Checkpoint& checkpoint, const 
     const std::string activation = f.text(c.architecture == "gemma3" ? "hidden_activation" : "hidden_act");
     const std::string expected = c.architecture == "gemma3" ? "gelu_pytorch_tanh" : "silu";
     if (!activation.empty() && activation != expected)
-        f.refuse("hidden activation '" + activation + "' is not supported; expected " + expected);
+        f.refuse("hidden activation " + quote(activation) + " is not supported; expected " + expected);
     if (f.boolean("mlp_bias", false)) f.refuse("mlp_bias is not supported");
     if (c.architecture != "qwen2" && f.boolean("attention_bias", false))
         f.refuse("attention_bias is not supported");
     if (f.boolean("use_sliding_window", false))
-        f.refuse("use_sliding_window is not supported for " + c.architecture);
+        f.refuse("use_sliding_window is not supported for " + quote(c.architecture));
     c.layers = f.integer("num_hidden_layers", 1, max_layers);
     c.hidden = f.integer("hidden_size", 1, max_width);
     c.ffn = f.integer("intermediate_size", 1, max_width);

@@ -312,11 +312,14 @@ TEST(LoadModel, UnknownArchitectureIsRefusedByName) {
     refused(with("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4"), ErrorCode::corrupt_data, "missing");
     refused(with("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 3000000"), ErrorCode::corrupt_data,
             "num_hidden_layers");
-    refused(with("\"rope_type\": \"llama3\"", "\"rope_type\": \"su\""), ErrorCode::unsupported, "'su'");
+    refused(with("\"rope_type\": \"llama3\"", "\"rope_type\": \"su\""), ErrorCode::unsupported, "\"su\"");
     refused(with("\"mlp_bias\": false", "\"mlp_bias\": true"), ErrorCode::unsupported, "mlp_bias");
     refused(with("\"hidden_act\": \"silu\"", "\"hidden_act\": \"relu\""), ErrorCode::unsupported, "relu");
     refused(with("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"), ErrorCode::corrupt_data,
             "KV heads");
+    refused(with("\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": 1e60"), ErrorCode::corrupt_data, "epsilon");
+    refused(with("\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": -1"), ErrorCode::corrupt_data, "epsilon");
+    refused(with("\"rope_theta\": 500000.0", "\"rope_theta\": 1"), ErrorCode::corrupt_data, "rotary base");
     refused("", ErrorCode::not_found, "config.json");
 }
 
