@@ -210,19 +210,19 @@ bool LocalEngine::receive() {
     std::for_each(running_.begin(), running_.end(), mark);
     std::for_each(waiting_.begin(), waiting_.end(), mark);
     cancelled_.clear();
-    if (stopping_) {
-        counters_.blocks_free = blocks_.free();
-        return false;
-    }
-    return true;
+    return !stopping_;
 }
 
 void LocalEngine::drop_cancelled() {
-    for (Pointer& s : running_)
-        if (s->cancelled) finish(*s, FinishReason::cancelled);
-    for (Pointer& s : waiting_)
-        if (s->cancelled) finish(*s, FinishReason::cancelled);
-    end_finished();
+    bool any = false;
+    const auto drop = [&](const Pointer& s) {
+        if (!s->cancelled) return;
+        finish(*s, FinishReason::cancelled);
+        any = true;
+    };
+    std::for_each(running_.begin(), running_.end(), drop);
+    std::for_each(waiting_.begin(), waiting_.end(), drop);
+    if (any) end_finished();
 }
 
 // Carries out the plan: who gives up blocks, who starts, who holds which blocks for the rows to come.

@@ -39,6 +39,7 @@ void Step::begin(const Batch& batch, const kv::BlockPool& pool, const kv::Layout
     for (auto* buffer : {&k, &v}) grow(*buffer, product(rows_, config_.kv_heads * config_.head_dim));
     for (auto* buffer : {&gate, &up}) grow(*buffer, product(rows_, config_.ffn));
     positions_.assign(static_cast<size_t>(rows_), 0);
+    end_position_ = 0;
     block_data_.clear();
     first_block_.clear();
     sequences_.clear();
@@ -46,6 +47,7 @@ void Step::begin(const Batch& batch, const kv::BlockPool& pool, const kv::Layout
         first_block_.push_back(block_data_.size());
         for (int i = 0; i < chunk.rows; ++i)
             positions_[static_cast<size_t>(chunk.first_row + i)] = chunk.position + i;
+        end_position_ = std::max(end_position_, chunk.position + chunk.rows);
         const int used = (chunk.position + chunk.rows + kv::block_tokens - 1) / kv::block_tokens;
         assert(static_cast<size_t>(used) <= chunk.blocks.size());
         for (int b = 0; b < used; ++b) block_data_.push_back(pool.data(chunk.blocks[static_cast<size_t>(b)]));
@@ -92,9 +94,7 @@ void Step::norm_heads(std::vector<float>& target, int heads, const std::vector<f
 }
 
 void Step::rotate(std::vector<float>& target, int heads, RopeTable& table, bool interleaved) {
-    int highest = 0;
-    for (int p : positions_) highest = std::max(highest, p);
-    table.ensure(highest + 1);
+    table.ensure(end_position_);
     each_row([&](int row) {
         const float* cos_sin = table.row(positions_[static_cast<size_t>(row)]);
         for (int head = 0; head < heads; ++head)

@@ -54,6 +54,7 @@ class Step {
     const kv::BlockPool* pool_ = nullptr;
     const kv::Layout* layout_ = nullptr;
     int rows_ = 0;
+    int end_position_ = 0;                    // one behind the highest position of the batch
     std::vector<int> positions_;              // of each row
     std::vector<const uint8_t*> block_data_;  // block tables of all sequences, as addresses
     std::vector<size_t> first_block_;         // of each sequence in block_data_
