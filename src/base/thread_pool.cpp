@@ -1,7 +1,9 @@
 #include "base/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -9,30 +11,57 @@ namespace deepinfer {
 
 namespace {
 
+// A park and a wake cost ~20 us here; spinning longer than that never pays, spinning in vain costs its time.
+constexpr int longest_spin_us = 20, shortest_spin_us = 2;
+
 void pause_briefly() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
 }
 
-// Spins until ready() or about 20 us have passed; true if ready.
+// Spins until ready() or about `budget_us` have passed; true if ready. The budget halves after a spin in vain
+// and doubles after one that was worth it.
 template <class F>
-bool spin_until(F&& ready) {
+bool spin_until(int& budget_us, F&& ready) {
     using clock = std::chrono::steady_clock;
-    const auto end = clock::now() + std::chrono::microseconds(20);
+    const auto end = clock::now() + std::chrono::microseconds(budget_us);
     do {
         for (int i = 0; i < 64; ++i) {
-            if (ready()) return true;
+            if (ready()) {
+                budget_us = std::min(longest_spin_us, 2 * budget_us);
+                return true;
+            }
             pause_briefly();
         }
     } while (clock::now() < end);
+    budget_us = std::max(shortest_spin_us, budget_us / 2);
     return ready();
+}
+
+void bind_this_thread(const std::vector<int>& processors) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int cpu : processors)
+        if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // a wish; unbound threads work as well
 }
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+ThreadPool::ThreadPool(int threads) : ThreadPool(threads, Topology{{{0}}}, false) {}
+
+ThreadPool::ThreadPool(int threads, const Topology& topology, bool pin) : spin_us_(longest_spin_us) {
+    const int count = std::max(threads, 1),
+              nodes = std::min({static_cast<int>(topology.nodes.size()), most_nodes, count});
+    node_threads_.assign(static_cast<size_t>(nodes), 0);
+    for (int i = 0; i < count; ++i) {
+        const int node = static_cast<int>(static_cast<int64_t>(i) * nodes / count);
+        const auto& processors = topology.nodes[static_cast<size_t>(node)];
+        const auto used = static_cast<size_t>(node_threads_[static_cast<size_t>(node)]++);
+        places_.push_back({node, pin && used < processors.size() ? processors[used] : -1});
+    }
+    for (int i = 1; i < count; ++i) workers_.emplace_back([this, i] { work(i); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -40,6 +69,52 @@ ThreadPool::~ThreadPool() {
     epoch_.fetch_add(1, std::memory_order_release);
     epoch_.notify_all();
     for (std::thread& worker : workers_) worker.join();
+}
+
+ThreadPool::PinnedCaller::PinnedCaller(const ThreadPool& pool) {
+    const int processor = pool.places_[0].processor;
+    cpu_set_t set;
+    if (processor < 0 || pthread_getaffinity_np(pthread_self(), sizeof set, &set) != 0) return;
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+        if (CPU_ISSET(i, &set)) before_.push_back(i);
+    bind_this_thread({processor});
+}
+
+ThreadPool::PinnedCaller::~PinnedCaller() {
+    if (!before_.empty()) bind_this_thread(before_);
+}
+
+ThreadPool::Ranges::Ranges(const ThreadPool& pool, int count, int smallest)
+    : nodes_(pool.nodes()), smallest_(std::max(smallest, 1)) {
+    int before = 0;
+    for (int n = 0; n < nodes_; ++n) {
+        Range& range = ranges_[n];
+        range.threads = pool.node_threads_[static_cast<size_t>(n)];
+        const auto at = [&](int threads) {
+            return static_cast<int>(static_cast<int64_t>(count) * threads / pool.threads());
+        };
+        range.next.store(at(before), std::memory_order_relaxed);
+        before += range.threads;
+        range.end = at(before);
+    }
+}
+
+bool ThreadPool::Ranges::take_from(Range& range, int& begin, int& end) const {
+    int at = range.next.load(std::memory_order_relaxed), piece = 0;
+    do {
+        const int left = range.end - at;
+        if (left <= 0) return false;
+        piece = std::min(left, std::max(smallest_, left / (2 * range.threads)));
+    } while (!range.next.compare_exchange_weak(at, at + piece, std::memory_order_relaxed));
+    begin = at;
+    end = at + piece;
+    return true;
+}
+
+bool ThreadPool::Ranges::take(int node, int& begin, int& end) {
+    for (int i = 0; i < nodes_; ++i)
+        if (take_from(ranges_[(node + i) % nodes_], begin, end)) return true;
+    return false;
 }
 
 void ThreadPool::start(Job job, void* context) {
@@ -59,7 +134,7 @@ void ThreadPool::do_share(int thread) {
 }
 
 void ThreadPool::wait() {
-    if (!spin_until([this] { return pending_.load(std::memory_order_acquire) == 0; }))
+    if (!spin_until(spin_us_, [this] { return pending_.load(std::memory_order_acquire) == 0; }))
         for (int32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;)
             pending_.wait(left, std::memory_order_acquire);
     if (failed_.exchange(false, std::memory_order_relaxed))
@@ -67,9 +142,12 @@ void ThreadPool::wait() {
 }
 
 void ThreadPool::work(int thread) {
+    if (const int processor = places_[static_cast<size_t>(thread)].processor; processor >= 0)
+        bind_this_thread({processor});
+    int spin_us = longest_spin_us;
     uint32_t seen = 0;
     for (;;) {
-        if (!spin_until([&] { return epoch_.load(std::memory_order_acquire) != seen; }))
+        if (!spin_until(spin_us, [&] { return epoch_.load(std::memory_order_acquire) != seen; }))
             epoch_.wait(seen, std::memory_order_acquire);
         if (epoch_.load(std::memory_order_acquire) == seen) continue;
         ++seen;
@@ -79,11 +157,6 @@ void ThreadPool::work(int thread) {
     }
 }
 
-int available_processors() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-    const unsigned n = std::thread::hardware_concurrency();
-    return n ? static_cast<int>(n) : 1;
-}
+int available_processors() { return Topology::of_this_process().processors(); }
 
 }  // namespace deepinfer

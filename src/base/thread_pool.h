@@ -3,10 +3,14 @@
 // The calling thread is thread 0. Between phases a thread spins about as long as a wake-up costs (a park and
 // wake through the kernel is ~20 us here), then parks; so back-to-back phases cost a fraction of a
 // microsecond, an idle engine costs nothing, and a busy neighbour on the same core costs a bounded loss
-// instead of a collapse.
+// instead of a collapse. A thread whose spinning was in vain spins less the next time.
 //
-// Threads: run() and for_each() are called by one thread at a time (the owner); they return when all work is
-// done.
+// Memory nodes: work that is handed out by for_each_guided() is cut into one range per memory node, always in
+// the same way, and a thread takes from its own node's range before it helps elsewhere. So what a thread
+// touched first while loading is what it reads while computing.
+//
+// Threads: run(), for_each() and for_each_guided() are called by one thread at a time (the owner); they return
+// when all work is done.
 #pragma once
 
 #include <atomic>
@@ -16,16 +20,36 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/topology.h"
+
 namespace deepinfer {
 
 class ThreadPool {
   public:
+    // Threads that run anywhere.
     explicit ThreadPool(int threads);
+    // Threads spread evenly over the nodes of `topology` and, if `pin`, each bound to a processor of its own as
+    // long as there are enough. The caller is bound only inside a PinnedCaller.
+    ThreadPool(int threads, const Topology& topology, bool pin);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
 
     int threads() const { return static_cast<int>(workers_.size()) + 1; }
+    int node_of(int thread) const { return places_[static_cast<size_t>(thread)].node; }
+    int nodes() const { return static_cast<int>(node_threads_.size()); }
+
+    // While it lives, the calling thread is bound to thread 0's processor, if the pool is pinned.
+    class PinnedCaller {
+      public:
+        explicit PinnedCaller(const ThreadPool& pool);
+        ~PinnedCaller();
+        PinnedCaller(const PinnedCaller&) = delete;
+        PinnedCaller& operator=(const PinnedCaller&) = delete;
+
+      private:
+        std::vector<int> before_;  // processors allowed before; empty if nothing was changed
+    };
 
     // f(thread) on every thread, thread = 0 .. threads()-1.
     template <class F>
@@ -50,7 +74,38 @@ class ThreadPool {
         });
     }
 
+    // The same in pieces that shrink as the work runs out, from an even share down to `smallest`: few
+    // hand-outs, and nobody waits long at the end. Node by node, as described above.
+    template <class F>
+    void for_each_guided(int count, int smallest, F&& f) {
+        if (count <= 0) return;
+        if (workers_.empty() || count <= smallest) return f(0, count, 0);
+        Ranges ranges(*this, count, smallest);
+        run([&](int thread) {
+            for (int begin, end; ranges.take(node_of(thread), begin, end);) f(begin, end, thread);
+        });
+    }
+
   private:
+    struct Place {
+        int node = 0, processor = -1;  // -1: anywhere
+    };
+    static constexpr int most_nodes = 16;  // further nodes share the last range
+    class Ranges {
+      public:
+        Ranges(const ThreadPool& pool, int count, int smallest);
+        bool take(int node, int& begin, int& end);  // of this node, else of the nearest that has work left
+
+      private:
+        struct alignas(64) Range {
+            std::atomic<int> next{0};
+            int end = 0, threads = 1;
+        };
+        bool take_from(Range& range, int& begin, int& end) const;
+        int nodes_, smallest_;
+        Range ranges_[most_nodes];
+    };
+
     using Job = void (*)(void* context, int thread);
     void start(Job job, void* context);
     void do_share(int thread);  // runs the job, keeping what it throws
@@ -59,8 +114,11 @@ class ThreadPool {
 
     Job job_ = nullptr;  // written before epoch_ is raised, read after it was seen raised
     void* context_ = nullptr;
-    std::atomic<uint32_t> epoch_{0};
-    std::atomic<int32_t> pending_{0};
+    int spin_us_;  // of the caller in wait(); workers keep their own
+    std::vector<Place> places_;
+    std::vector<int> node_threads_;  // threads of each node
+    alignas(64) std::atomic<uint32_t> epoch_{0};
+    alignas(64) std::atomic<int32_t> pending_{0};
     std::atomic<bool> stop_{false};
     std::atomic<bool> failed_{false};
     std::exception_ptr failure_;  // written by the share that sets failed_, read after all are done
