@@ -42,9 +42,11 @@ struct ActivationTiles {
 struct GemmArgs {
     const uint8_t* weights = nullptr;  // 64-byte aligned panels
     ActivationTiles activations;
-    float* y = nullptr;  // y[row * ldy + output]
+    float* y = nullptr;  // y[row * ldy + output] = product, + bias[output] if there is one
     size_t ldy = 0;
-    int outputs = 0;                      // valid outputs; the last panel may have fewer than 16
+    const float* bias = nullptr;
+    bool add = false;  // y += product (+ bias) instead: the sum of the product is finished before it is added
+    int outputs = 0;   // valid outputs; the last panel may have fewer than 16
     int first_panel = 0, last_panel = 0;  // this call computes panels [first, last)
     uint8_t* scratch = nullptr;           // gemm_scratch_bytes(), 64-byte aligned, one per thread
 };
@@ -83,9 +85,10 @@ struct KernelTable {
     // out[head_dim] = row `row` of n partials of `rows` rows, `stride` floats apart, merged in key order.
     void (*attention_merge)(const float* first, size_t stride, int n, int rows, int row, int head_dim,
                             float* out);
-    // Scatters token vectors into a block: k[d] to K[d][slot], v to V[slot][d].
-    void (*store_kv)(const float* k, const float* v, int head_dim, int slot, bool f16, uint8_t* k_block,
-                     uint8_t* v_block);
+    // Scatters token vectors, `stride` floats apart, into consecutive slots of a block: k[d] to K[d][slot + i], v
+    // to V[slot + i][d].
+    void (*store_kv)(const float* k, const float* v, size_t stride, int head_dim, int slot, int tokens,
+                     bool f16, uint8_t* k_block, uint8_t* v_block);
 
     void (*rms_norm)(const float* x, const float* weight, float eps, int n,
                      float* y);  // y = x / rms(x) * weight

@@ -21,12 +21,11 @@ bool has_kernel(TensorType type, Compute compute) {
            type == TensorType::bf16;
 }
 
-// Panels per hand-out: few rows are bound by memory and want long runs; many rows are bound by compute and
+// Smallest hand-out in panels. Few rows are bound by memory and want long runs; many rows are bound by compute and
 // want balance.
-int panels_per_piece(int panels, int rows, int threads) {
-    const int share = (panels + threads - 1) / threads;
-    return std::max(1, rows <= 12 ? (share + 3) / 4 : std::min(share, 8));
-}
+int smallest_piece(int rows) { return rows <= 12 ? 4 : 1; }
+
+int panel_count(int outputs) { return (outputs + panel_outputs - 1) / panel_outputs; }
 
 }  // namespace
 
@@ -41,9 +40,16 @@ uint8_t* Context::scratch(int thread, size_t bytes) {
 
 void Activations::reset(const float* x, int rows, int columns) {
     x_ = x;
+    filled_ = nullptr;
     rows_ = rows;
     columns_ = columns;
     for (Form& form : forms_) form.ready = false;
+}
+
+void Activations::reset(float* x, int rows, int columns, FillRow fill) {
+    reset(x, rows, columns);
+    filled_ = x;
+    fill_ = std::move(fill);
 }
 
 const ActivationTiles& Activations::form(Context& context, ActivationLayout layout) {
@@ -53,19 +59,21 @@ const ActivationTiles& Activations::form(Context& context, ActivationLayout layo
     form.first_row.resize(static_cast<size_t>(tiles) + 1);
     for (int t = 0; t <= tiles; ++t)  // equal tiles: 16 rows are 8 + 8, not 12 + 4
         form.first_row[static_cast<size_t>(t)] = static_cast<int>(static_cast<int64_t>(rows_) * t / tiles);
-    const size_t stride = activation_row_bytes(layout, columns_);
+    const size_t stride = activation_row_bytes(layout, columns_), width = static_cast<size_t>(columns_);
     if (form.bytes.size() < stride * static_cast<size_t>(rows_) + 64)
         form.bytes.resize(stride * static_cast<size_t>(rows_) + 64);
     uint8_t* out = align64(form.bytes.data());
-    context.pool.for_each(tiles, std::max(1, 16 / most), [&](int begin, int end, int) {
+    context.pool.for_each(tiles, std::max(1, 8 / most), [&](int begin, int end, int) {
         for (int t = begin; t < end; ++t) {
             const int first = form.first_row[static_cast<size_t>(t)],
-                      rows = form.first_row[static_cast<size_t>(t) + 1] - first;
-            context.table.quantize(layout, x_ + static_cast<size_t>(first) * static_cast<size_t>(columns_),
-                                   static_cast<size_t>(columns_), rows, columns_,
-                                   out + stride * static_cast<size_t>(first));
+                      last = form.first_row[static_cast<size_t>(t) + 1];
+            if (filled_)
+                for (int r = first; r < last; ++r) fill_(r, filled_ + static_cast<size_t>(r) * width);
+            context.table.quantize(layout, x_ + static_cast<size_t>(first) * width, width, last - first,
+                                   columns_, out + stride * static_cast<size_t>(first));
         }
     });
+    filled_ = nullptr;
     form.tiles = {rows_, columns_, tiles, form.first_row.data(), out, stride};
     form.ready = true;
     return form.tiles;
@@ -96,73 +104,90 @@ Linear::Linear(Context& context, const MatrixView& view, Compute compute, uint8_
     });
 }
 
-void Linear::forward(Context& context, Activations& x, float* y, size_t ldy) const {
+void multiply(Context& context, Activations& x, std::span<const Product> products) {
     if (x.rows() == 0) return;
-    if (packed_)
-        forward_packed(context, x, y, ldy);
-    else
-        forward_dequantised(context, x, y, ldy);
+    int panels = 0;
+    for (const Product& p : products) {
+        x.form(context, p.w->activation_layout());
+        panels += panel_count(p.w->outputs());
+    }
+    context.pool.for_each_guided(panels, smallest_piece(x.rows()), [&](int begin, int end, int thread) {
+        int first = 0;  // of the product's panels in the common count
+        for (const Product& p : products) {
+            const int count = panel_count(p.w->outputs()), from = std::max(begin - first, 0),
+                      to = std::min(end - first, count);
+            if (from < to) p.w->compute_panels(context, x, p, from, to, thread);
+            first += count;
+        }
+    });
 }
 
-void Linear::forward_packed(Context& context, Activations& x, float* y, size_t ldy) const {
+void Linear::compute_panels(Context& context, Activations& x, const Product& product, int begin, int end,
+                            int thread) const {
+    if (packed_)
+        compute_packed(context, x, product, begin, end, thread);
+    else
+        compute_dequantised(context, x, product, begin, end, thread);
+}
+
+void Linear::compute_packed(Context& context, Activations& x, const Product& product, int begin, int end,
+                            int thread) const {
     GemmArgs args;
     args.weights = packed_;
-    args.activations = x.form(context, activation_layout_for(layout_));
-    args.y = y;
-    args.ldy = ldy;
+    args.activations = x.form(context, activation_layout());
+    args.y = product.y;
+    args.ldy = product.ldy;
+    args.bias = product.bias;
+    args.add = product.add;
     args.outputs = outputs_;
-    const int panels = (outputs_ + panel_outputs - 1) / panel_outputs;
-    const size_t scratch = gemm_scratch_bytes(layout_, columns_);
-    context.pool.for_each(panels, panels_per_piece(panels, x.rows(), context.pool.threads()),
-                          [&](int begin, int end, int thread) {
-                              GemmArgs piece = args;
-                              piece.first_panel = begin;
-                              piece.last_panel = end;
-                              piece.scratch = scratch ? context.scratch(thread, scratch) : nullptr;
-                              context.table.gemm(layout_, piece);
-                          });
+    args.first_panel = begin;
+    args.last_panel = end;
+    if (const size_t scratch = gemm_scratch_bytes(layout_, columns_))
+        args.scratch = context.scratch(thread, scratch);
+    context.table.gemm(layout_, args);
 }
 
 // Dequantises 16 rows x 256 columns at a time and continues the accumulators, which wait in y: the same order
 // as a panel.
-void Linear::forward_dequantised(Context& context, Activations& x, float* y, size_t ldy) const {
+void Linear::compute_dequantised(Context& context, Activations& x, const Product& product, int begin, int end,
+                                 int thread) const {
     const ActivationTiles& act = x.form(context, ActivationLayout::f32);
-    const int panels = (outputs_ + panel_outputs - 1) / panel_outputs;
     const size_t row = row_bytes(rows_.type, static_cast<size_t>(columns_));
     constexpr size_t piece_floats = static_cast<size_t>(piece_columns) * panel_outputs;
     const size_t out_floats = static_cast<size_t>(act.rows) * panel_outputs;
-    context.pool.for_each(panels, 1, [&](int begin, int end, int thread) {
-        auto* rows = reinterpret_cast<float*>(
-            context.scratch(thread, (2 * piece_floats + out_floats) * sizeof(float)));
-        float *panel = rows + piece_floats, *out = panel + piece_floats;
-        for (int p = begin; p < end; ++p) {
-            const int first = p * panel_outputs, valid = std::min(panel_outputs, outputs_ - first);
-            for (int k0 = 0; k0 < columns_; k0 += piece_columns) {
-                const int n = std::min(piece_columns, columns_ - k0);
-                std::memset(rows, 0, piece_floats * sizeof(float));
-                for (int i = 0; i < valid; ++i)
-                    dequantize_row(rows_.type,
-                                   rows_.data.data() + static_cast<size_t>(first + i) * row +
-                                       row_bytes(rows_.type, static_cast<size_t>(k0)),
-                                   rows + i * piece_columns, static_cast<size_t>(n));
-                for (int k = 0; k < n; ++k)
-                    for (int i = 0; i < panel_outputs; ++i)
-                        panel[k * panel_outputs + i] = rows[i * piece_columns + k];
-                for (int t = 0; t < act.tiles; ++t) {
-                    const int r0 = act.first_row[t], r = act.first_row[t + 1] - r0;
-                    const float* a =
-                        reinterpret_cast<const float*>(act.data + static_cast<size_t>(r0) * act.row_stride) +
-                        static_cast<size_t>(k0) * static_cast<size_t>(r);
-                    context.table.gemm_piece_f32(
-                        panel, a, r, n, out + static_cast<size_t>(r0) * panel_outputs, panel_outputs, k0 > 0);
-                }
+    auto* rows =
+        reinterpret_cast<float*>(context.scratch(thread, (2 * piece_floats + out_floats) * sizeof(float)));
+    float *panel = rows + piece_floats, *out = panel + piece_floats;
+    for (int p = begin; p < end; ++p) {
+        const int first = p * panel_outputs, valid = std::min(panel_outputs, outputs_ - first);
+        for (int k0 = 0; k0 < columns_; k0 += piece_columns) {
+            const int n = std::min(piece_columns, columns_ - k0);
+            std::memset(rows, 0, piece_floats * sizeof(float));
+            for (int i = 0; i < valid; ++i)
+                dequantize_row(rows_.type,
+                               rows_.data.data() + static_cast<size_t>(first + i) * row +
+                                   row_bytes(rows_.type, static_cast<size_t>(k0)),
+                               rows + i * piece_columns, static_cast<size_t>(n));
+            for (int k = 0; k < n; ++k)
+                for (int i = 0; i < panel_outputs; ++i)
+                    panel[k * panel_outputs + i] = rows[i * piece_columns + k];
+            for (int t = 0; t < act.tiles; ++t) {
+                const int r0 = act.first_row[t], r = act.first_row[t + 1] - r0;
+                const float* a =
+                    reinterpret_cast<const float*>(act.data + static_cast<size_t>(r0) * act.row_stride) +
+                    static_cast<size_t>(k0) * static_cast<size_t>(r);
+                context.table.gemm_piece_f32(panel, a, r, n, out + static_cast<size_t>(r0) * panel_outputs,
+                                             panel_outputs, k0 > 0);
             }
-            for (int r = 0; r < act.rows; ++r)
-                std::memcpy(y + static_cast<size_t>(r) * ldy + first,
-                            out + static_cast<size_t>(r) * panel_outputs,
-                            static_cast<size_t>(valid) * sizeof(float));
         }
-    });
+        for (int r = 0; r < act.rows; ++r)
+            for (int i = 0; i < valid; ++i) {
+                float v = out[r * panel_outputs + i],
+                      *y = product.y + static_cast<size_t>(r) * product.ldy + static_cast<size_t>(first + i);
+                if (product.bias) v += product.bias[first + i];
+                *y = product.add ? *y + v : v;
+            }
+    }
 }
 
 }  // namespace deepinfer::kernels

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -56,11 +57,18 @@ struct MatrixView {
 // Valid while the float rows are unchanged; reset() after changing them.
 class Activations {
   public:
+    // Writes one row's `columns` values.
+    using FillRow = std::function<void(int row, float* values)>;
+
+    // The rows at x.
     void reset(const float* x, int rows, int columns);
-    // The form for this layout, made on first use (in parallel for many rows).
+    // Rows that `fill` writes to x when the first form is made: each is quantised while it is still in cache. What
+    // `fill` reads must be unchanged until then.
+    void reset(float* x, int rows, int columns, FillRow fill);
+
+    // Makes the form for this layout, unless it is there (in parallel for many rows).
     const ActivationTiles& form(Context& context, ActivationLayout layout);
 
-    const float* data() const { return x_; }
     int rows() const { return rows_; }
     int columns() const { return columns_; }
 
@@ -72,9 +80,13 @@ class Activations {
         ActivationTiles tiles;
     };
     const float* x_ = nullptr;
+    float* filled_ = nullptr;  // where fill_ still has to write
+    FillRow fill_;
     int rows_ = 0, columns_ = 0;
     Form forms_[activation_layouts];
 };
+
+struct Product;
 
 class Linear {
   public:
@@ -85,21 +97,38 @@ class Linear {
     Linear() = default;
     Linear(Context& context, const MatrixView& view, Compute compute, uint8_t* memory);
 
-    // y[r * ldy + o], r over the rows of x, o over outputs().
-    void forward(Context& context, Activations& x, float* y, size_t ldy) const;
-
     int outputs() const { return outputs_; }
     int columns() const { return columns_; }
     bool references_checkpoint() const { return packed_ == nullptr; }
 
   private:
-    void forward_packed(Context& context, Activations& x, float* y, size_t ldy) const;
-    void forward_dequantised(Context& context, Activations& x, float* y, size_t ldy) const;
+    friend void multiply(Context&, Activations&, std::span<const Product>);
+    ActivationLayout activation_layout() const {
+        return packed_ ? activation_layout_for(layout_) : ActivationLayout::f32;
+    }
+    void compute_panels(Context& context, Activations& x, const Product& product, int begin, int end,
+                        int thread) const;
+    void compute_packed(Context& context, Activations& x, const Product& product, int begin, int end,
+                        int thread) const;
+    void compute_dequantised(Context& context, Activations& x, const Product& product, int begin, int end,
+                             int thread) const;
 
     int outputs_ = 0, columns_ = 0;
     WeightLayout layout_ = WeightLayout::f32;
     const uint8_t* packed_ = nullptr;
     MatrixView rows_;  // used when not packed
 };
+
+// y[r * ldy + o] = sum over k of x[r][k] w[o][k], + bias[o] if there is one; with `add`, y += that.
+struct Product {
+    const Linear* w = nullptr;
+    float* y = nullptr;
+    size_t ldy = 0;
+    const float* bias = nullptr;
+    bool add = false;
+};
+
+// All products of the same x, in one parallel phase.
+void multiply(Context& context, Activations& x, std::span<const Product> products);
 
 }  // namespace deepinfer::kernels

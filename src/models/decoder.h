@@ -1,66 +1,17 @@
-// What the dense decoders share: the walk over a batch, and the steps that their layers are written in.
+// What the dense decoders share: weights of the common names, embedding, the walk over the layers, logits.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "kernels/attention.h"
 #include "kernels/linear.h"
 #include "models/config.h"
 #include "models/model.h"
 #include "models/rope.h"
+#include "models/step.h"
 #include "models/weights.h"
 
 namespace deepinfer::models {
-
-// The state of one forward pass. All buffers are [rows][width]; x is the residual stream. Each step works on
-// all rows, in parallel over rows or outputs; none depends on another row except through attention.
-class Step {
-  public:
-    Step(kernels::Context& context, const DecoderConfig& config) : context_(context), config_(config) {}
-
-    std::vector<float> x, h, q, k, v, attended, gate, up, out;
-
-    void begin(const Batch& batch, const kv::BlockPool& pool, const kv::Layout& layout);
-    int rows() const { return rows_; }
-
-    // h = rms_norm(x) * weight, the input of the projections that follow.
-    void norm_input(const std::vector<float>& weight);
-    // target = h W^T (+ bias)
-    void project(const kernels::Linear& w, std::vector<float>& target,
-                 const std::vector<float>* bias = nullptr);
-    // out = source W^T
-    void project_from(const kernels::Linear& w, const std::vector<float>& source);
-    // Each head's vector normed on its own.
-    void norm_heads(std::vector<float>& target, int heads, const std::vector<float>& weight);
-    void rotate(std::vector<float>& target, int heads, RopeTable& table, bool interleaved);
-    // Stores k and v of layer `layer`, then attended = attention(q) over everything stored. window 0: all
-    // tokens.
-    void attend(int layer, int window);
-    void norm_out(const std::vector<float>& weight);  // out = rms_norm(out) * weight
-    void add_out();                                   // x += out
-    void silu_gate();                                 // gate = silu(gate) * up
-    void gelu_gate();
-
-    kernels::Context& context() { return context_; }
-
-  private:
-    template <class F>
-    void each_row(F&& f);  // f(row) for all rows, in parallel when there are many
-
-    kernels::Context& context_;
-    const DecoderConfig& config_;
-    const Batch* batch_ = nullptr;
-    const kv::BlockPool* pool_ = nullptr;
-    const kv::Layout* layout_ = nullptr;
-    int rows_ = 0;
-    int end_position_ = 0;                    // one behind the highest position of the batch
-    std::vector<int> positions_;              // of each row
-    std::vector<const uint8_t*> block_data_;  // block tables of all sequences, as addresses
-    std::vector<size_t> first_block_;         // of each sequence in block_data_
-    std::vector<kernels::AttentionSequence> sequences_;
-    kernels::Activations input_, source_;
-};
 
 // The projections that all these architectures have, under the same names.
 struct AttentionWeights {

@@ -45,27 +45,13 @@ class Gemma3 final : public Decoder {
     void layer(int index, Step& s) override {
         const Layer& w = layers_[static_cast<size_t>(index)];
         const bool local = config_.local_layers[static_cast<size_t>(index)];
-        RopeTable& rope = local ? local_rope_ : rope_;
-        s.norm_input(w.attention_norm);
-        s.project(w.attention.q, s.q);
-        s.project(w.attention.k, s.k);
-        s.project(w.attention.v, s.v);
-        s.norm_heads(s.q, config_.heads, w.q_norm);
-        s.norm_heads(s.k, config_.kv_heads, w.k_norm);
-        s.rotate(s.q, config_.heads, rope, false);
-        s.rotate(s.k, config_.kv_heads, rope, false);
-        s.attend(index, local ? config_.sliding_window : 0);
-        s.project_from(w.attention.o, s.attended);
-        s.norm_out(w.post_attention_norm);
-        s.add_out();
-
-        s.norm_input(w.ffn_norm);
-        s.project(w.ffn.gate, s.gate);
-        s.project(w.ffn.up, s.up);
-        s.gelu_gate();
-        s.project_from(w.ffn.down, s.gate);
-        s.norm_out(w.post_ffn_norm);
-        s.add_out();
+        s.project_normed(w.attention_norm,
+                         {{w.attention.q, s.q}, {w.attention.k, s.k}, {w.attention.v, s.v}});
+        s.attend(index, {local ? local_rope_ : rope_, false, local ? config_.sliding_window : 0, &w.q_norm,
+                         &w.k_norm});
+        s.add_attended(w.attention.o, &w.post_attention_norm);
+        s.project_normed(w.ffn_norm, {{w.ffn.gate, s.gate}, {w.ffn.up, s.up}});
+        s.add_gated(Step::Gate::gelu, w.ffn.down, &w.post_ffn_norm);
     }
 };
 

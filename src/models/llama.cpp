@@ -32,22 +32,12 @@ class Llama final : public Decoder {
 
     void layer(int index, Step& s) override {
         const Layer& w = layers_[static_cast<size_t>(index)];
-        s.norm_input(w.attention_norm);
-        s.project(w.attention.q, s.q);
-        s.project(w.attention.k, s.k);
-        s.project(w.attention.v, s.v);
-        s.rotate(s.q, config_.heads, rope_, config_.rope.interleaved);
-        s.rotate(s.k, config_.kv_heads, rope_, config_.rope.interleaved);
-        s.attend(index, 0);
-        s.project_from(w.attention.o, s.attended);
-        s.add_out();
-
-        s.norm_input(w.ffn_norm);
-        s.project(w.ffn.gate, s.gate);
-        s.project(w.ffn.up, s.up);
-        s.silu_gate();
-        s.project_from(w.ffn.down, s.gate);
-        s.add_out();
+        s.project_normed(w.attention_norm,
+                         {{w.attention.q, s.q}, {w.attention.k, s.k}, {w.attention.v, s.v}});
+        s.attend(index, {rope_, config_.rope.interleaved});
+        s.add_attended(w.attention.o);
+        s.project_normed(w.ffn_norm, {{w.ffn.gate, s.gate}, {w.ffn.up, s.up}});
+        s.add_gated(Step::Gate::silu, w.ffn.down);
     }
 };
 

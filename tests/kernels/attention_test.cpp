@@ -45,7 +45,7 @@ class Fixture {
             for (int h = 0; h < shape.kv_heads; ++h) {
                 const size_t at = static_cast<size_t>((t * shape.kv_heads + h) * shape.head_dim);
                 uint8_t* block = const_cast<uint8_t*>(blocks[static_cast<size_t>(t / 64)]);
-                table.store_kv(&k[at], &v[at], shape.head_dim, t % 64, half,
+                table.store_kv(&k[at], &v[at], 0, shape.head_dim, t % 64, 1, half,
                                block + layer.k_offset + static_cast<size_t>(h) * layer.head_bytes,
                                block + layer.v_offset + static_cast<size_t>(h) * layer.head_bytes);
             }

@@ -95,7 +95,8 @@ std::vector<float> product(Isa isa, int threads, Compute compute, const Case& c,
     Activations activations;
     activations.reset(x.data(), rows, c.columns);
     std::vector<float> y(static_cast<size_t>(rows * c.outputs));
-    linear.forward(context, activations, y.data(), static_cast<size_t>(c.outputs));
+    const Product whole{&linear, y.data(), static_cast<size_t>(c.outputs)};
+    multiply(context, activations, {&whole, 1});
     return y;
 }
 

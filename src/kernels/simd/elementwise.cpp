@@ -18,7 +18,14 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
 void rope(float* x, const float* cos_sin, int rotary_dim, bool interleaved) {
     const int half = rotary_dim / 2;
     const float *c = cos_sin, *s = cos_sin + half;
-    for (int i = 0; i < half; ++i) {
+    int i = 0;
+    if (!interleaved)
+        for (; i + 16 <= half; i += 16) {
+            const F32 u = load(x + i), v = load(x + half + i), cosine = load(c + i), sine = load(s + i);
+            store(x + i, sub(mul(u, cosine), mul(v, sine)));
+            store(x + half + i, add(mul(u, sine), mul(v, cosine)));
+        }
+    for (; i < half; ++i) {
         float* a = interleaved ? x + 2 * i : x + i;
         float* b = interleaved ? a + 1 : x + i + half;
         const float u = *a, v = *b;
@@ -51,18 +58,27 @@ void scale_vector(float* x, float factor, int n) {
     for (int i = 0; i < n; i += 16) store(x + i, mul(load(x + i), set1(factor)));
 }
 
-void store_kv(const float* k, const float* v, int D, int slot, bool f16, uint8_t* k_block, uint8_t* v_block) {
-    if (f16) {
-        alignas(32) uint16_t h[16];
-        for (int d = 0; d < D; d += 16) {
-            store_f16(h, load(k + d));
-            for (int i = 0; i < 16; ++i) ((uint16_t*)k_block)[(d + i) * kv_block_tokens + slot] = h[i];
-            store_f16((uint16_t*)v_block + slot * D + d, load(v + d));
+void store_kv(const float* k, const float* v, size_t stride, int D, int slot, int tokens, bool f16,
+              uint8_t* k_block, uint8_t* v_block) {
+    if (!f16) {
+        for (int t = 0; t < tokens; ++t, k += stride, v += stride) {
+            for (int d = 0; d < D; ++d) ((float*)k_block)[d * kv_block_tokens + slot + t] = k[d];
+            memcpy((float*)v_block + (slot + t) * D, v, (size_t)D * sizeof(float));
         }
         return;
     }
-    for (int d = 0; d < D; ++d) ((float*)k_block)[d * kv_block_tokens + slot] = k[d];
-    memcpy((float*)v_block + slot * D, v, (size_t)D * sizeof(float));
+    for (int t = 0; t < tokens; ++t)
+        for (int d = 0; d < D; d += 16)
+            store_f16((uint16_t*)v_block + (slot + t) * D + d, load(v + (size_t)t * stride + d));
+    uint16_t* keys = (uint16_t*)k_block + slot;
+    for (; tokens >= 16; tokens -= 16, k += 16 * stride, keys += 16)
+        for (int d = 0; d < D; ++d) store_f16(keys + d * kv_block_tokens, load_strided(k + d, (int)stride));
+    alignas(32) uint16_t h[16];
+    for (int t = 0; t < tokens; ++t, k += stride, ++keys)
+        for (int d = 0; d < D; d += 16) {
+            store_f16(h, load(k + d));
+            for (int i = 0; i < 16; ++i) keys[(d + i) * kv_block_tokens] = h[i];
+        }
 }
 
 // Any n.

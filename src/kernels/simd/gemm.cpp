@@ -15,17 +15,30 @@ static inline void with_rows(int rows, F&& f) {
     f.template operator()<Max>();
 }
 
-// One panel x one tile. The last panel may hold fewer than 16 outputs; then the tile is written through a
-// buffer.
+// One panel x one tile. Where more is to do than to store 16 outputs, the tile goes through a buffer.
 template <int MaxRows, class Kernel>
 static inline void write_tile(const GemmArgs& g, int panel, int first_row, int rows, Kernel&& kernel) {
     const int out = panel * panel_outputs, valid = g.outputs - out;
     float* y = g.y + (size_t)first_row * g.ldy + out;
-    if (valid >= panel_outputs) return kernel(y, g.ldy);
+    if (valid >= panel_outputs && !g.bias && !g.add) return kernel(y, g.ldy);
     alignas(64) float buffer[MaxRows * panel_outputs];
     kernel(buffer, (size_t)panel_outputs);
+    if (valid >= panel_outputs) {
+        const F32 bias = g.bias ? load(g.bias + out) : zero();
+        for (int r = 0; r < rows; ++r) {
+            F32 v = load(buffer + r * panel_outputs);
+            if (g.bias) v = add(v, bias);
+            if (g.add) v = add(load(y + (size_t)r * g.ldy), v);
+            store(y + (size_t)r * g.ldy, v);
+        }
+        return;
+    }
     for (int r = 0; r < rows; ++r)
-        memcpy(y + (size_t)r * g.ldy, buffer + r * panel_outputs, (size_t)valid * sizeof(float));
+        for (int i = 0; i < valid; ++i) {
+            float v = buffer[r * panel_outputs + i], *to = y + (size_t)r * g.ldy + i;
+            if (g.bias) v += g.bias[out + i];
+            *to = g.add ? *to + v : v;
+        }
 }
 
 // A group of panels that fits into L2 serves all row tiles before the next group is read.

@@ -22,6 +22,12 @@ constexpr int isa_attention_rows = 1;
 static inline F32 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 static inline F32 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 static inline F32 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+// Element i is p[i * stride].
+static inline F32 load_strided(const float* p, int stride) {
+    const __m256i lanes =
+        _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(stride));
+    return {_mm256_i32gather_ps(p, lanes, 4), _mm256_i32gather_ps(p + 8 * (ptrdiff_t)stride, lanes, 4)};
+}
 static inline void store(float* p, F32 x) { _mm256_storeu_ps(p, x.lo), _mm256_storeu_ps(p + 8, x.hi); }
 static inline F32 load_f16(const uint16_t* p) {
     return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)),

@@ -16,6 +16,11 @@ constexpr int isa_attention_rows = 6;  // rows x 4 accumulators of 16 keys
 static inline F32 zero() { return _mm512_setzero_ps(); }
 static inline F32 set1(float x) { return _mm512_set1_ps(x); }
 static inline F32 load(const float* p) { return _mm512_loadu_ps(p); }
+// Element i is p[i * stride].
+static inline F32 load_strided(const float* p, int stride) {
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_i32gather_ps(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(stride)), p, 4);
+}
 static inline void store(float* p, F32 x) { _mm512_storeu_ps(p, x); }
 static inline F32 load_f16(const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));

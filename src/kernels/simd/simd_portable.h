@@ -33,6 +33,12 @@ static inline F32 load(const float* p) {
     memcpy(r.v, p, 64);
     return r;
 }
+// Element i is p[i * stride].
+static inline F32 load_strided(const float* p, int stride) {
+    F32 r;
+    EACH(16) r.v[i] = p[i * stride];
+    return r;
+}
 static inline void store(float* p, F32 x) { memcpy(p, x.v, 64); }
 static inline F32 load_f16(const uint16_t* p) {
     F32 r;
