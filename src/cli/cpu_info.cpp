@@ -38,7 +38,7 @@ std::string cpu_info() {
     const auto memory = available_memory();
     text += "memory:       " + (memory ? format_bytes(*memory) + " available" : "unknown") + "\n";
     text += "huge pages:   " + huge_pages() + "\n";
-    for (const kernels::Isa isa : {kernels::Isa::portable, kernels::Isa::avx2, kernels::Isa::avx512})
+    for (const kernels::Isa isa : kernels::all_isas)
         text += std::string("kernels:      ") + to_string(isa) +
                 (kernels::supported(isa) ? "" : ", not on this processor") + "\n";
     const char* forced = std::getenv("DEEPINFER_ISA");

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "kernels/codebooks.h"
 
 namespace deepinfer::kernels {
 namespace {
@@ -75,26 +76,23 @@ void q5_1_block(const uint8_t* block, float* dst) {
 
 // f16 scale, nibbles that index a fixed non-linear table.
 void iq4_nl_block(const uint8_t* block, float* dst) {
-    static constexpr int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                          1,    13,   25,  38,  53,  69,  89,  113};
     const float d = load_f16(block);
     const uint8_t* nibbles = block + 2;
     for (int i = 0; i < 16; ++i) {
-        dst[i] = d * static_cast<float>(values[nibbles[i] & 0xf]);
-        dst[i + 16] = d * static_cast<float>(values[nibbles[i] >> 4]);
+        dst[i] = d * static_cast<float>(iq4_nl_values[nibbles[i] & 0xf]);
+        dst[i + 16] = d * static_cast<float>(iq4_nl_values[nibbles[i] >> 4]);
     }
 }
 
 // E8M0 exponent byte e: scale 2^(e-127); nibbles are E2M1. The table holds twice the E2M1 values, so the
 // scale is halved. e = 255, which OCP calls NaN, is 2^127 here, as in GGUF.
 void mxfp4_block(const uint8_t* block, float* dst) {
-    static constexpr int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     const uint32_t e = block[0];
     const float half_scale = std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23);
     const uint8_t* nibbles = block + 1;
     for (int i = 0; i < 16; ++i) {
-        dst[i] = half_scale * static_cast<float>(doubled[nibbles[i] & 0xf]);
-        dst[i + 16] = half_scale * static_cast<float>(doubled[nibbles[i] >> 4]);
+        dst[i] = half_scale * static_cast<float>(mxfp4_doubled_values[nibbles[i] & 0xf]);
+        dst[i + 16] = half_scale * static_cast<float>(mxfp4_doubled_values[nibbles[i] >> 4]);
     }
 }
 

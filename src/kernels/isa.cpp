@@ -8,6 +8,7 @@ extern const KernelTable table_portable;
 #if defined(__x86_64__)
 extern const KernelTable table_avx2;
 extern const KernelTable table_avx512;
+extern const KernelTable table_avx512_bf16;
 #endif
 
 const char* to_string(Isa isa) {
@@ -18,6 +19,8 @@ const char* to_string(Isa isa) {
             return "avx2";
         case Isa::avx512:
             return "avx512";
+        case Isa::avx512_bf16:
+            return "avx512_bf16";
     }
     return "unknown";
 }
@@ -28,9 +31,11 @@ bool supported(Isa isa) {
     const bool avx2 =
         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
     if (isa == Isa::avx2) return avx2;
-    return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vnni");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                        __builtin_cpu_supports("avx512vnni");
+    if (isa == Isa::avx512) return avx512;
+    return avx512 && __builtin_cpu_supports("avx512bf16");
 #else
     return false;
 #endif
@@ -38,25 +43,28 @@ bool supported(Isa isa) {
 
 std::vector<Isa> supported_isas() {
     std::vector<Isa> all;
-    for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
+    for (Isa isa : all_isas)
         if (supported(isa)) all.push_back(isa);
     return all;
 }
 
 Result<Isa> choose_isa(std::string_view forced) {
     if (forced.empty()) return supported_isas().back();
-    for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+    std::string names;
+    for (Isa isa : all_isas) {
+        names += std::string(names.empty() ? "" : isa == Isa::avx512_bf16 ? " or " : ", ") + to_string(isa);
         if (forced != to_string(isa)) continue;
         if (supported(isa)) return isa;
         return Error{ErrorCode::unsupported,
                      "this processor lacks what instruction set '" + std::string(forced) + "' needs"};
     }
     return Error{ErrorCode::invalid_argument,
-                 "unknown instruction set '" + std::string(forced) + "': use portable, avx2 or avx512"};
+                 "unknown instruction set '" + std::string(forced) + "': use " + names};
 }
 
 const KernelTable& kernel_table(Isa isa) {
 #if defined(__x86_64__)
+    if (isa == Isa::avx512_bf16) return table_avx512_bf16;
     if (isa == Isa::avx512) return table_avx512;
     if (isa == Isa::avx2) return table_avx2;
 #endif
@@ -69,23 +77,35 @@ ActivationLayout activation_layout_for(WeightLayout layout) {
         case WeightLayout::q4_0:
             return ActivationLayout::int8_off8;
         case WeightLayout::q4_1:
+        case WeightLayout::q5_1:
             return ActivationLayout::int8_sum;
         case WeightLayout::q5_0:
             return ActivationLayout::int8_off16;
         case WeightLayout::q8_0:
+        case WeightLayout::iq4_nl:
+        case WeightLayout::mxfp4:
             return ActivationLayout::int8_off128;
+        case WeightLayout::q2_k:
+        case WeightLayout::q3_k:
         case WeightLayout::q4_k:
+        case WeightLayout::q5_k:
         case WeightLayout::q6_k:
             return ActivationLayout::int8_256;
-        default:
-            return ActivationLayout::f32;
+        case WeightLayout::bf16_pairs:
+            return ActivationLayout::bf16;
+        case WeightLayout::f32:
+        case WeightLayout::f16:
+        case WeightLayout::bf16:
+            break;
     }
+    return ActivationLayout::f32;
 }
 
 size_t activation_row_bytes(ActivationLayout layout, int columns) {
     const size_t k = static_cast<size_t>(columns);
     switch (layout) {
         case ActivationLayout::f32:
+        case ActivationLayout::bf16:
             return k * 4;
         case ActivationLayout::int8_256:
             return k / 256 * 340;

@@ -15,21 +15,39 @@ namespace deepinfer::kernels {
 
 // Weights repacked for the kernels: panels of 16 outputs, k running forward inside. pack.h has the exact
 // bytes.
-enum class WeightLayout : uint8_t { f32, f16, bf16, q4_0, q4_1, q5_0, q8_0, q4_k, q6_k };
+enum class WeightLayout : uint8_t {
+    f32,
+    f16,
+    bf16,        // multiplied with float activations
+    bf16_pairs,  // with BF16 activations
+    q4_0,
+    q4_1,
+    q5_0,
+    q5_1,
+    q8_0,
+    iq4_nl,
+    mxfp4,  // with int8 activations, a scale per 32
+    q2_k,
+    q3_k,
+    q4_k,
+    q5_k,
+    q6_k,  // with int8 activations, a scale per 256
+};
 constexpr int panel_outputs = 16;
 
 // Activations as a kernel reads them: rows in tiles of R, per block of k: values, then scale, then a helper
 // per row.
 enum class ActivationLayout : uint8_t {
-    f32,          // [k][R] float
-    int8_off8,    // per 32: [8][R][4] int8 | [R] float scale | [R] int32 -8 * sum       (Q4_0)
-    int8_off16,   //                                            | [R] int32 -16 * sum      (Q5_0)
-    int8_off128,  //                                            | [R] int32 -128 * sum     (Q8_0)
-    int8_sum,     //                                            | [R] float scale * sum    (Q4_1)
+    f32,   // [k][R] float
+    bf16,  // rounded to BF16. avx512_bf16: [k / 2][R][2] BF16; the others: [k][R] float with these values
+    int8_off8,   // per 32: [8][R][4] int8 | [R] float scale | [R] int32 -8 * sum       (Q4_0)
+    int8_off16,  //                                            | [R] int32 -16 * sum      (Q5_0)
+    int8_off128,  //                                            | [R] int32 -128 * sum     (Q8_0, IQ4_NL, MXFP4)
+    int8_sum,     //                                            | [R] float scale * sum    (Q4_1, Q5_1)
     int8_256,  // per 256: [64][R][4] int8 | [4][R] int16 pairs of sums of 32 | [16][R] int32 -32 * sum of 16
                // | [R] scale
 };
-constexpr int activation_layouts = 6;
+constexpr int activation_layouts = 7;
 
 struct ActivationTiles {
     int rows = 0, columns = 0;
@@ -106,7 +124,7 @@ struct KernelTable {
 
 // Bytes of scratch a thread needs for gemm() with this layout and input width.
 size_t gemm_scratch_bytes(WeightLayout layout, int columns);
-// Bytes per row of an activation record.
+// Bytes per row of an activation record, at most.
 size_t activation_row_bytes(ActivationLayout layout, int columns);
 ActivationLayout activation_layout_for(WeightLayout layout);
 

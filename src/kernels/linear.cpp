@@ -15,12 +15,6 @@ uint8_t* align64(uint8_t* p) {
     return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(p) + 63) & ~uintptr_t{63});
 }
 
-bool has_kernel(TensorType type, Compute compute) {
-    if (!packed_layout(type)) return false;
-    return compute == Compute::serve || type == TensorType::f32 || type == TensorType::f16 ||
-           type == TensorType::bf16;
-}
-
 // Smallest hand-out in panels. Few rows are bound by memory and want long runs; many rows are bound by compute and
 // want balance.
 int smallest_piece(int rows) { return rows <= 12 ? 4 : 1; }
@@ -80,18 +74,20 @@ const ActivationTiles& Activations::form(Context& context, ActivationLayout layo
 }
 
 size_t Linear::packed_bytes(const MatrixView& view, Compute compute) {
-    if (!has_kernel(view.type, compute)) return 0;
+    const auto layout = packed_layout(view.type, compute);
+    if (!layout) return 0;
     const size_t panels = static_cast<size_t>((view.rows + panel_outputs - 1) / panel_outputs);
-    return panels * panel_bytes(*packed_layout(view.type), static_cast<int>(view.columns));
+    return panels * panel_bytes(*layout, static_cast<int>(view.columns));
 }
 
 Linear::Linear(Context& context, const MatrixView& view, Compute compute, uint8_t* memory)
     : outputs_(static_cast<int>(view.rows)), columns_(static_cast<int>(view.columns)) {
-    if (!has_kernel(view.type, compute)) {
+    const auto layout = packed_layout(view.type, compute);
+    if (!layout) {
         rows_ = view;
         return;
     }
-    layout_ = *packed_layout(view.type);
+    layout_ = *layout;
     packed_ = memory;
     const int panels = (outputs_ + panel_outputs - 1) / panel_outputs;
     const size_t panel = panel_bytes(layout_, columns_),

@@ -1,8 +1,8 @@
 // y = x W^T for a weight matrix W [outputs, inputs] as a checkpoint stores it.
 //
 // Two ways to compute (Compute):
-//   serve  the format's own kernel where there is one: int8 activations for the quantised formats, one scale per 32 (per 256
-//          for K-quants), float activations for F32/F16/BF16. Formats without a kernel are computed as in f32.
+//   serve  the format's own kernel: int8 activations for the quantised formats, one scale per 32 (per 256 for K-quants),
+//          BF16 activations for BF16, float activations for F32 and F16.
 //   f32    weights as stored, dequantised exactly, activations float32.
 // Either way an output element is one accumulator over k in increasing order: the same bits for any number of rows, threads
 // and instruction set.
@@ -22,8 +22,6 @@
 #include "kernels/pack.h"
 
 namespace deepinfer::kernels {
-
-enum class Compute { serve, f32 };
 
 // What every kernel call needs: the threads, the instruction set, scratch memory per thread. One per model,
 // used by one thread at a time.

@@ -2,23 +2,47 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/kernel_table.h"
 
 namespace deepinfer::kernels {
 
-// Formats with blocks of 32: a group is 2 blocks, so that every 64-byte line is aligned.
+// Formats with blocks of 32. Groups of 2 blocks, and a header of scales before each `shared` groups, keep
+// every 64-byte line aligned.
 template <WeightLayout F>
 struct Block32 {
-    static constexpr int scales = F == WeightLayout::q4_1 ? 64 : 32;  // per block: d[16] fp16 (and m[16])
-    static constexpr int high = F == WeightLayout::q5_0 ? 64 : 0;     // per block: fifth bits
+    static constexpr bool has_min = F == WeightLayout::q4_1 || F == WeightLayout::q5_1;
+    static constexpr bool has_high = F == WeightLayout::q5_0 || F == WeightLayout::q5_1;
+    static constexpr int scales = has_min ? 64 : F == WeightLayout::mxfp4 ? 16 : 32;  // bytes per block
+    static constexpr int high = has_high ? 64 : 0;
     static constexpr int quants = F == WeightLayout::q8_0 ? 512 : 256;
-    static constexpr int group = 2 * (scales + high + quants);
+    static constexpr int group = 2 * (high + quants);
+    static constexpr int shared = F == WeightLayout::mxfp4 ? 2 : 1;
+    static constexpr int header = 2 * scales * shared;
+
+    static constexpr size_t header_at(size_t g) {
+        return g * group + g / shared * header;
+    }  // g % shared == 0
+    static constexpr size_t group_at(size_t g) { return g * group + (g / shared + 1) * header; }
+    static constexpr size_t panel_bytes(size_t groups) {
+        return groups * group + (groups + shared - 1) / shared * header;
+    }
 };
 
+// Bytes of a super-block.
 template <WeightLayout F>
 struct KQuant {
-    static constexpr int block = F == WeightLayout::q4_k ? 2304 : 3392;
+    static constexpr bool has_mins =
+        F == WeightLayout::q2_k || F == WeightLayout::q4_k || F == WeightLayout::q5_k;
+    static constexpr bool sub_blocks_of_32 = F == WeightLayout::q4_k || F == WeightLayout::q5_k;
+    static constexpr int quants = F == WeightLayout::q2_k || F == WeightLayout::q6_k ? 320 : 256;  // offset
+    static constexpr int chunk = F == WeightLayout::q2_k   ? 512  // of 128 values
+                                 : F == WeightLayout::q3_k ? 768
+                                 : F == WeightLayout::q6_k ? 1536
+                                 : F == WeightLayout::q4_k ? 512  // of 64 values
+                                                           : 640;
+    static constexpr int block = quants + (sub_blocks_of_32 ? 4 : 2) * chunk;
 };
 constexpr int kquant_wide_bytes = 4096 + 1024 + 256 + 128;
 constexpr int kquant_unpack_rows = 24;            // from this many rows on, unpacking once pays

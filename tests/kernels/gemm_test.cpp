@@ -24,52 +24,49 @@ constexpr TensorType all_types[] = {TensorType::f32,  TensorType::f16,    Tensor
                                     TensorType::q2_k, TensorType::q3_k,   TensorType::q4_k, TensorType::q5_k,
                                     TensorType::q6_k, TensorType::iq4_nl, TensorType::mxfp4};
 
-// Rows of random blocks whose scales are finite and small.
-std::vector<std::byte> random_rows(TensorType type, int rows, int columns) {
-    std::vector<std::byte> bytes(static_cast<size_t>(rows) * row_bytes(type, static_cast<size_t>(columns)));
-    for (auto& b : bytes) b = static_cast<std::byte>(random_bits());
-    const auto put_half = [&](size_t at) {
-        const uint16_t h = f32_to_f16(0.01f + 0.005f * random_float());
-        std::memcpy(&bytes[at], &h, 2);
+// Gives the scales of random blocks, or the values of float types, a sensible size: small fractions, or 1 (floats:
+// integers), so that products with integers are exact.
+void set_scales(TensorType type, std::vector<std::byte>& bytes, bool integers) {
+    const auto put = [&](size_t at, uint16_t bits) { std::memcpy(&bytes[at], &bits, 2); };
+    const auto value = [&] {
+        return integers ? static_cast<float>(static_cast<int>(random_bits() % 33) - 16) : random_float();
     };
+    const auto scale = [&] { return f32_to_f16(integers ? 1.0f : 0.01f + 0.005f * random_float()); };
     const size_t block = traits(type).block_bytes;
     for (size_t at = 0; at < bytes.size(); at += block) switch (type) {
             case TensorType::f32: {
-                const float f = random_float();
+                const float f = value();
                 std::memcpy(&bytes[at], &f, 4);
                 break;
             }
             case TensorType::f16:
-                put_half(at);
+                put(at, f32_to_f16(value()));
                 break;
-            case TensorType::bf16: {
-                const uint16_t h = f32_to_bf16(random_float());
-                std::memcpy(&bytes[at], &h, 2);
+            case TensorType::bf16:
+                put(at, f32_to_bf16(value()));
                 break;
-            }
             case TensorType::q4_1:
             case TensorType::q5_1:
             case TensorType::q4_k:
             case TensorType::q5_k:
-                put_half(at), put_half(at + 2);
+                put(at, scale()), put(at + 2, scale());
                 break;
             case TensorType::q2_k:
-                put_half(at + 80), put_half(at + 82);
+                put(at + 80, scale()), put(at + 82, scale());
                 break;
             case TensorType::q3_k:
-                put_half(at + 108);
+                put(at + 108, scale());
                 break;
             case TensorType::q6_k:
-                put_half(at + 208);
+                put(at + 208, scale());
                 break;
-            case TensorType::mxfp4:
-                bytes[at] = static_cast<std::byte>(120 + random_bits() % 8);
+            case TensorType::mxfp4:  // its table holds twice the values, so 128 is the exponent of 1
+                bytes[at] = static_cast<std::byte>(integers ? 128 : 120 + random_bits() % 8);
                 break;
             default:
-                put_half(at);
+                put(at, scale());
                 break;
         }
-    return bytes;
 }
 
 struct Case {
@@ -77,12 +74,21 @@ struct Case {
     int outputs, columns;
     std::vector<std::byte> bytes;
     MatrixView view() const { return {type, outputs, columns, bytes}; }
+    size_t row() const { return row_bytes(type, static_cast<size_t>(columns)); }
+    std::vector<float> weights(int output) const {
+        std::vector<float> w(static_cast<size_t>(columns));
+        dequantize_row(type, bytes.data() + static_cast<size_t>(output) * row(), w.data(), w.size());
+        return w;
+    }
 };
-Case make_case(TensorType type) {
-    const bool super_block = traits(type).block_values == 256;
-    const int outputs = 53,
-              columns = super_block ? 768 : 352;  // an incomplete last panel; an odd number of blocks of 32
-    return {type, outputs, columns, random_rows(type, outputs, columns)};
+// An incomplete last panel; odd numbers of blocks of 32, of groups of two and of super-blocks.
+Case make_case(TensorType type, bool integers = false) {
+    const int outputs = 53, columns = traits(type).block_values == 256 ? 768 : 288;
+    Case c{type, outputs, columns, {}};
+    c.bytes.resize(static_cast<size_t>(outputs) * c.row());
+    for (auto& b : c.bytes) b = static_cast<std::byte>(random_bits());
+    set_scales(type, c.bytes, integers);
+    return c;
 }
 
 std::vector<float> product(Isa isa, int threads, Compute compute, const Case& c, const std::vector<float>& x,
@@ -100,10 +106,14 @@ std::vector<float> product(Isa isa, int threads, Compute compute, const Case& c,
     return y;
 }
 
-// The activations as the kernel sees them: int8 with one scale per 32 or 256 values, or as they are.
+// The activations as the kernel sees them: int8 with one scale per 32 or 256 values, BF16, or as they are.
 std::vector<double> seen_by_kernel(const std::vector<float>& x, int block) {
     std::vector<double> seen(x.begin(), x.end());
     if (block == 0) return seen;
+    if (block == 1) {
+        for (double& v : seen) v = static_cast<double>(bf16_to_f32(f32_to_bf16(static_cast<float>(v))));
+        return seen;
+    }
     for (size_t at = 0; at < x.size(); at += static_cast<size_t>(block)) {
         float top = 0;
         for (int i = 0; i < block; ++i) top = std::max(top, std::fabs(x[at + static_cast<size_t>(i)]));
@@ -113,10 +123,13 @@ std::vector<double> seen_by_kernel(const std::vector<float>& x, int block) {
     return seen;
 }
 int activation_block(TensorType type, Compute compute) {
-    if (compute == Compute::f32 || !packed_layout(type)) return 0;
-    switch (activation_layout_for(*packed_layout(type))) {
+    const auto layout = packed_layout(type, compute);
+    if (!layout) return 0;
+    switch (activation_layout_for(*layout)) {
         case ActivationLayout::f32:
             return 0;
+        case ActivationLayout::bf16:
+            return 1;
         case ActivationLayout::int8_256:
             return 256;
         default:
@@ -131,16 +144,12 @@ TEST_P(Gemm, MatchesDoubleOnEveryInstructionSet) {
     const int rows = 29;
     std::vector<float> x(static_cast<size_t>(rows * c.columns));
     for (float& v : x) v = random_float();
-    std::vector<float> w(static_cast<size_t>(c.columns));
     for (Compute compute : {Compute::serve, Compute::f32}) {
         const std::vector<double> seen = seen_by_kernel(x, activation_block(c.type, compute));
         const std::vector<float> first = product(Isa::portable, 1, compute, c, x, rows);
         // Float accumulation over k terms errs by at most k * 2^-24 of the sum of magnitudes.
         for (int o = 0; o < c.outputs; ++o) {
-            dequantize_row(
-                c.type,
-                c.bytes.data() + static_cast<size_t>(o) * row_bytes(c.type, static_cast<size_t>(c.columns)),
-                w.data(), w.size());
+            const std::vector<float> w = c.weights(o);
             for (int r = 0; r < rows; ++r) {
                 double expected = 0, magnitude = 0;
                 for (int k = 0; k < c.columns; ++k) {
@@ -158,6 +167,35 @@ TEST_P(Gemm, MatchesDoubleOnEveryInstructionSet) {
                 0, std::memcmp(first.data(), product(isa, 1, compute, c, x, rows).data(), first.size() * 4))
                 << to_string(c.type) << " on " << to_string(isa);
     }
+}
+
+// With scales of 1 and integers as activations nothing is rounded, so every bit of the codes, the scales and the
+// mins counts: few rows and many (the two paths of the K-quants) on every instruction set.
+TEST_P(Gemm, IntegersAreExact) {
+    const Case c = make_case(GetParam(), true);
+    const int rows = 30;
+    std::vector<float> x(static_cast<size_t>(rows * c.columns));
+    for (size_t i = 0; i < x.size(); ++i)  // a block's largest is 127, so its scale is 1
+        x[i] = i % 32 == 7 ? 127.0f : static_cast<float>(static_cast<int>(random_bits() % 255) - 127);
+    std::vector<float> expected(static_cast<size_t>(rows * c.outputs));
+    for (int o = 0; o < c.outputs; ++o) {
+        const std::vector<float> w = c.weights(o);
+        for (int r = 0; r < rows; ++r) {
+            double sum = 0;
+            for (int k = 0; k < c.columns; ++k)
+                sum += static_cast<double>(w[static_cast<size_t>(k)]) *
+                       static_cast<double>(x[static_cast<size_t>(r * c.columns + k)]);
+            ASSERT_LT(std::fabs(sum), 0x1p24);
+            expected[static_cast<size_t>(r * c.outputs + o)] = static_cast<float>(sum);
+        }
+    }
+    for (Isa isa : supported_isas())
+        for (int n : {1, 5, rows}) {
+            const std::vector<float> y = product(isa, 1, Compute::serve, c, x, n);
+            for (size_t i = 0; i < y.size(); ++i)
+                ASSERT_EQ(y[i], expected[i])
+                    << to_string(c.type) << " on " << to_string(isa) << ", " << n << " rows, " << i;
+        }
 }
 
 TEST_P(Gemm, SameBitsForAnyNumberOfRowsAndThreads) {

@@ -1,7 +1,8 @@
 // Matrix products: choice of the kernel for a format and a tile height, and the walk over panels and tiles.
+#include "kernels/simd/gemm_bf16.h"
 #include "kernels/simd/gemm_block32.h"
 #include "kernels/simd/gemm_float.h"
-#include "kernels/simd/gemm_kquant.h"
+#include "kernels/simd/gemm_kquant_wide.h"
 #include "kernels/simd/kernel_functions.h"
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
@@ -62,7 +63,7 @@ static inline int panels_per_group(size_t bytes, size_t panel_bytes) {
 template <WeightLayout F>
 static void block32_gemm(const GemmArgs& g) {
     const int groups = (g.activations.columns + 63) / 64;
-    const size_t panel_bytes = (size_t)groups * Block32<F>::group;
+    const size_t panel_bytes = Block32<F>::panel_bytes((size_t)groups);
     walk<block32_rows>(g, panels_per_group(packed_group, panel_bytes),
                        [&](int p, int rows, const uint8_t* act, float* y, size_t ldy) {
                            with_rows<block32_rows>(rows, [&]<int R>() {
@@ -115,6 +116,40 @@ static void float_gemm(const GemmArgs& g) {
                      });
 }
 
+static void bf16_gemm(const GemmArgs& g) {
+    const int columns = g.activations.columns;
+    const size_t panel_bytes = (size_t)columns * 32;
+    FlushSubnormals flush;
+    walk<float_rows>(g, panels_per_group(packed_group, panel_bytes),
+                     [&](int p, int rows, const uint8_t* act, float* y, size_t ldy) {
+                         with_rows<float_rows>(rows, [&]<int R>() {
+                             bf16_kernel<R>(g.weights + (size_t)p * panel_bytes, (const float*)act, columns,
+                                            y, ldy);
+                         });
+                     });
+}
+
+#if defined(DEEPINFER_ISA_AVX512)
+static void bf16_dot_gemm(const GemmArgs& g) {
+    const int columns = g.activations.columns;
+    const size_t panel_bytes = (size_t)columns * 32;
+    walk<float_rows>(g, panels_per_group(packed_group, panel_bytes),
+                     [&](int p, int rows, const uint8_t* act, float* y, size_t ldy) {
+                         with_rows<float_rows>(rows, [&]<int R>() {
+                             bf16_dot_kernel<R>(g.weights + (size_t)p * panel_bytes, (const int*)act, columns,
+                                                y, ldy);
+                         });
+                     });
+}
+void gemm_bf16(WeightLayout layout, const GemmArgs& g) {
+    layout == WeightLayout::bf16_pairs ? bf16_dot_gemm(g) : gemm(layout, g);
+}
+void quantize_bf16(ActivationLayout layout, const float* x, size_t ldx, int rows, int columns, uint8_t* out) {
+    layout == ActivationLayout::bf16 ? bf16_quantize_pairs(x, ldx, rows, columns, (uint32_t*)out)
+                                     : quantize(layout, x, ldx, rows, columns, out);
+}
+#endif
+
 void gemm(WeightLayout layout, const GemmArgs& g) {
     switch (layout) {
         case WeightLayout::f32:
@@ -123,16 +158,30 @@ void gemm(WeightLayout layout, const GemmArgs& g) {
             return float_gemm<WeightLayout::f16>(g);
         case WeightLayout::bf16:
             return float_gemm<WeightLayout::bf16>(g);
+        case WeightLayout::bf16_pairs:
+            return bf16_gemm(g);
         case WeightLayout::q4_0:
             return block32_gemm<WeightLayout::q4_0>(g);
         case WeightLayout::q4_1:
             return block32_gemm<WeightLayout::q4_1>(g);
         case WeightLayout::q5_0:
             return block32_gemm<WeightLayout::q5_0>(g);
+        case WeightLayout::q5_1:
+            return block32_gemm<WeightLayout::q5_1>(g);
         case WeightLayout::q8_0:
             return block32_gemm<WeightLayout::q8_0>(g);
+        case WeightLayout::iq4_nl:
+            return block32_gemm<WeightLayout::iq4_nl>(g);
+        case WeightLayout::mxfp4:
+            return block32_gemm<WeightLayout::mxfp4>(g);
+        case WeightLayout::q2_k:
+            return kquant_gemm<WeightLayout::q2_k>(g);
+        case WeightLayout::q3_k:
+            return kquant_gemm<WeightLayout::q3_k>(g);
         case WeightLayout::q4_k:
             return kquant_gemm<WeightLayout::q4_k>(g);
+        case WeightLayout::q5_k:
+            return kquant_gemm<WeightLayout::q5_k>(g);
         case WeightLayout::q6_k:
             return kquant_gemm<WeightLayout::q6_k>(g);
     }
@@ -147,6 +196,7 @@ void gemm_piece_f32(const float* panel, const float* act, int rows, int columns,
 
 void quantize(ActivationLayout layout, const float* x, size_t ldx, int rows, int columns, uint8_t* out) {
     if (layout == ActivationLayout::f32) return float_quantize(x, ldx, rows, columns, (float*)out);
+    if (layout == ActivationLayout::bf16) return bf16_quantize_floats(x, ldx, rows, columns, (float*)out);
     if (layout == ActivationLayout::int8_256) return kquant_quantize(x, ldx, rows, columns, out);
     block32_quantize(layout, x, ldx, rows, columns, out);
 }

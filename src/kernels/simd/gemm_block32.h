@@ -1,35 +1,50 @@
-// Matrix product for weights in blocks of 32 (Q4_0, Q4_1, Q5_0, Q8_0) and int8 activations.
+// Matrix product for weights in blocks of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4) and int8 activations.
 //
 //   per block b, in increasing order:   acc = fma(float(dot_b), dw_b * dx_b, acc)
-//   Q4_1 only, directly after it:       acc = fma(m_b, dx_b * sum_b, acc)
+//   Q4_1, Q5_1, directly after it:      acc = fma(m_b, dx_b * sum_b, acc)
 // dot_b is an exact int32 (its inner order is free); the offset of the signed formats is its start value.
 #pragma once
 
+#include "kernels/codebooks.h"
 #include "kernels/kernel_table.h"
 #include "kernels/pack_layout.h"
 #include "kernels/simd/simd.h"
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
+// What the codes of the non-linear formats mean, plus 128.
+template <WeightLayout F>
+static inline U8 codebook() {
+    alignas(16) uint8_t table[16];
+    for (int i = 0; i < 16; ++i)
+        table[i] = (uint8_t)(128 + (F == WeightLayout::iq4_nl ? iq4_nl_values[i] : mxfp4_doubled_values[i]));
+    return table_u8(table);
+}
+
 template <WeightLayout F, int R>
 [[gnu::noinline]] static void block32_kernel(const uint8_t* w, const uint8_t* act, int groups, float* y,
                                              size_t ldy) {
     using L = Block32<F>;
+    constexpr bool non_linear = F == WeightLayout::iq4_nl || F == WeightLayout::mxfp4;
     const U8 low4 = set1_u8(15), bit4 = set1_u8(16);
+    const U8 table = non_linear ? codebook<F>() : low4;
     F32 acc[R];
     FOR_ROWS(r, R) acc[r] = zero();
+    const uint8_t* header = w;
     for (int g = 0; g < groups; ++g, w += L::group) {
+        if (L::shared == 1 || g % L::shared == 0) header = w, w += L::header;
         // With many rows one block outlasts the reorder window, so ask for the stream 4 KiB ahead; with few,
         // the hardware streamer is enough and hints cost bandwidth.
         if constexpr (R >= 6)
-            for (int i = 0; i < L::group; i += 64) prefetch(w + 4096 + i);
-        const uint8_t* q = w + 2 * (L::scales + L::high);
+            for (int i = 0; i < L::header + L::group; i += 64) prefetch(header + 4096 + i);
+        const uint8_t* scales = header + g % L::shared * 2 * L::scales;
+        const uint8_t* q = w + 2 * L::high;
         DEEPINFER_UNROLL(1)
         for (int s = 0; s < 2; ++s, q += L::quants, act += R * 40) {
             const int* a = (const int*)act;
             const float* dx = (const float*)act + 8 * R;
             I32 dot[R];
-            FOR_ROWS(r, R) dot[r] = F == WeightLayout::q4_1 ? zero_i32() : set1_i32(a[9 * R + r]);
+            FOR_ROWS(r, R) dot[r] = L::has_min ? zero_i32() : set1_i32(a[9 * R + r]);
             if constexpr (F == WeightLayout::q8_0) {
                 DEEPINFER_UNROLL(8)
                 for (int j = 0; j < 8; ++j) {
@@ -37,23 +52,25 @@ template <WeightLayout F, int R>
                     FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], x, a[j * R + r]);
                 }
             } else {
-                const U8 h = F == WeightLayout::q5_0 ? load_u8(w + 2 * L::scales + 64 * s) : low4;
+                const U8 h = L::has_high ? load_u8(w + 64 * s) : low4;
                 DEEPINFER_UNROLL(4)
                 for (int j = 0; j < 4; ++j) {
                     const U8 x = load_u8(q + 64 * j);
                     U8 lo = and_u8(x, low4), hi = and_u8(shift_right_u8(x, 4), low4);
-                    if constexpr (F == WeightLayout::q5_0) {
+                    if constexpr (L::has_high) {
                         lo = or_and_u8(lo, shift_left_u8(h, 4 - j), bit4);
                         hi = or_and_u8(hi, shift_right_u8(h, j), bit4);
                     }
+                    if constexpr (non_linear) lo = lookup_u8(table, lo), hi = lookup_u8(table, hi);
                     FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], lo, a[j * R + r]);
                     FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], hi, a[(j + 4) * R + r]);
                 }
             }
-            const F32 dw = load_f16((const uint16_t*)(w + L::scales * s));
+            const uint8_t* d = scales + L::scales * s;
+            const F32 dw = F == WeightLayout::mxfp4 ? load_half_e8m0(d) : load_f16((const uint16_t*)d);
             FOR_ROWS(r, R) acc[r] = fma(to_f32(dot[r]), mul(dw, set1(dx[r])), acc[r]);
-            if constexpr (F == WeightLayout::q4_1) {
-                const F32 m = load_f16((const uint16_t*)(w + L::scales * s + 32));
+            if constexpr (L::has_min) {
+                const F32 m = load_f16((const uint16_t*)(d + 32));
                 FOR_ROWS(r, R) acc[r] = fma(m, set1(dx[R + r]), acc[r]);
             }
         }

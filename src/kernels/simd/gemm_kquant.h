@@ -1,12 +1,12 @@
-// Matrix product for the K-quants Q4_K and Q6_K (super-blocks of 256) and int8 activations with one scale per
-// 256.
+// Matrix product for the K-quants (super-blocks of 256) and int8 activations with one scale per 256.
 //
 //   per super-block, in increasing order:
 //     S   = sum over sub-blocks of scale_s * dot_s      exact int32 (|S| < 2^26), so its inner order is free
 //     acc = fma(float(S), d * dx, acc)
-//     Q4_K only:  Z = sum of min_s * sum_s (exact);     acc = fnma(float(Z), dmin * dx, acc)
+//     Q2_K, Q4_K, Q5_K:  Z = sum of min_s * sum_s (exact);   acc = fnma(float(Z), dmin * dx, acc)
 // Two paths with equal results: packed (few rows; weights are unpacked in registers) and wide (many rows; a
-// group of panels is unpacked to bytes and int32 scales once, then all row tiles run over it in L2).
+// group of panels is unpacked to bytes once, then all row tiles run over it in L2). Wide values of Q4_K, Q5_K,
+// Q6_K have int32 scales beside them; those of Q2_K and Q3_K are multiplied by their scales, which fits a byte.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -17,64 +17,139 @@ namespace deepinfer::kernels::DEEPINFER_ISA {
 
 constexpr int kquant_record = 340;        // activation bytes per row and super-block
 constexpr size_t kquant_prefetch = 2304;  // distance in bytes
+constexpr int q3k_wide_offset = 124;      // scale * value is in [-124, 128]
 
-// The 6-bit scales and mins of a Q4_K super-block as bytes: 16 outputs per sub-block.
-static inline void q4k_scales(const uint8_t* w, uint8_t* sc, uint8_t* mn) {
-    const U8 low4 = set1_u8(15), two = set1_u8(0x30);
-    for (int h = 0; h < 2; ++h) {
-        const U8 lo = load_u8(w + 64 + 64 * h), hi = split_nibbles(w + 192 + 32 * h);
-        store_u8(sc + 64 * h, or_and_u8(and_u8(lo, low4), shift_left_u8(hi, 4), two));
-        store_u8(mn + 64 * h, or_and_u8(and_u8(shift_right_u8(lo, 4), low4), shift_left_u8(hi, 2), two));
+// The scales, and mins, of a super-block as bytes: 16 outputs per sub-block.
+struct alignas(64) KQuantScales {
+    uint8_t scale[256], min[256];
+};
+template <WeightLayout F>
+static inline void unpack_scales(const uint8_t* w, KQuantScales& out) {
+    const U8 low4 = set1_u8(15), low6 = set1_u8(63), two = set1_u8(0x30);
+    if constexpr (F == WeightLayout::q2_k) {
+        for (int i = 0; i < 256; i += 64) {
+            const U8 v = load_u8(w + 64 + i);
+            store_u8(out.scale + i, and_u8(v, low4));
+            store_u8(out.min + i, and_u8(shift_right_u8(v, 4), low4));
+        }
+    } else if constexpr (F == WeightLayout::q3_k) {
+        const U8 high = load_u8(w + 192), minus32 = set1_u8(224);
+        for (int i = 0; i < 2; ++i) {
+            const U8 v = load_u8(w + 64 + 64 * i), h = i ? shift_left_u8(high, 2) : shift_left_u8(high, 4),
+                     h2 = i ? shift_right_u8(high, 2) : high;
+            store_u8(out.scale + 64 * i, add_u8(or_and_u8(and_u8(v, low4), h, two), minus32));
+            store_u8(out.scale + 64 * i + 128,
+                     add_u8(or_and_u8(and_u8(shift_right_u8(v, 4), low4), h2, two), minus32));
+        }
+    } else {
+        const U8 a = load_u8(w + 64), b = load_u8(w + 128), c = load_u8(w + 192);
+        store_u8(out.scale, and_u8(a, low6)), store_u8(out.min, and_u8(b, low6));
+        store_u8(out.scale + 64, or_and_u8(and_u8(c, low4), shift_right_u8(a, 2), two));
+        store_u8(out.min + 64, or_and_u8(and_u8(shift_right_u8(c, 4), low4), shift_right_u8(b, 2), two));
     }
 }
 static inline I32 min_pair(const uint8_t* mn, int s) {
     return or_i32(widen_u8(mn + 32 * s), shift_left_i32(widen_u8(mn + 32 * s + 16), 16));
 }
-template <int T>
-static inline U8 q6k_line(const uint8_t* half, int j) {  // quarter T (32 k) of a 128-k half, line j
-    const U8 low4 = set1_u8(15), two = set1_u8(0x30);
-    U8 l = load_u8(half + (T & 1 ? 1024 + 64 * j : 128 * j)), g = load_u8(half + 128 * j + 64);
-    l = and_u8(T & 2 ? shift_right_u8(l, 4) : l, low4);
-    g = T == 0 ? shift_left_u8(g, 4) : T == 1 ? shift_left_u8(g, 2) : T == 2 ? g : shift_right_u8(g, 2);
-    return or_and_u8(l, g, two);
+template <WeightLayout F>
+static inline F32 load_d(const uint8_t* w) {
+    if constexpr (KQuant<F>::has_mins)
+        return load_f16((const uint16_t*)w);
+    else
+        return load((const float*)w);
+}
+static inline F32 load_dmin(const uint8_t* w) { return load_f16((const uint16_t*)(w + 32)); }
+
+// Line j (4 values of 16 outputs) of sub-block High of a chunk of 64 values.
+template <WeightLayout F, int High>
+static inline U8 pair_line(const uint8_t* chunk, int j) {
+    U8 x = load_u8(chunk + (F == WeightLayout::q5_k ? 128 : 0) + 64 * j);
+    x = and_u8(High ? shift_right_u8(x, 4) : x, set1_u8(15));
+    if constexpr (F == WeightLayout::q5_k) {
+        const U8 h = load_u8(chunk + 64 * (j / 4));
+        x = or_and_u8(x, High ? shift_right_u8(h, j % 4) : shift_left_u8(h, 4 - j % 4), set1_u8(16));
+    }
+    return x;
+}
+static inline U8 shift_u8(U8 x, int left) {
+    return left > 0 ? shift_left_u8(x, left) : left < 0 ? shift_right_u8(x, -left) : x;
+}
+// Line j of quarter T (32 values) of a half of 128 values. Q3_K: eight times the value + 4.
+template <WeightLayout F, int T>
+static inline U8 quarter_line(const uint8_t* half, int j) {
+    if constexpr (F == WeightLayout::q2_k) {
+        return and_u8(shift_u8(load_u8(half + 64 * j), -2 * T), set1_u8(3));
+    } else if constexpr (F == WeightLayout::q3_k) {
+        const U8 h = load_u8(half + 64 * (j / 2)), x = load_u8(half + 256 + 64 * j);
+        return or_and_u8(and_u8(shift_u8(x, 3 - 2 * T), set1_u8(0x18)), shift_u8(h, 5 - T - 4 * (j % 2)),
+                         set1_u8(0x20));
+    } else {
+        const U8 l = load_u8(half + (T & 1 ? 1024 + 64 * j : 128 * j)), g = load_u8(half + 128 * j + 64);
+        return or_and_u8(and_u8(T & 2 ? shift_right_u8(l, 4) : l, set1_u8(15)), shift_u8(g, 4 - 2 * T),
+                         set1_u8(0x30));
+    }
 }
 
-template <int High, int R>
-static inline void q4k_sub_block(const uint8_t* w, const uint8_t* sc, const int* a, int s, I32* S) {
-    const uint8_t* q = w + 256 + 512 * (s / 2);
-    const U8 low4 = set1_u8(15);
-    if constexpr (R >= 6)  // an eighth of the super-block per step: a burst of all lines would overflow the
-                           // miss queue
-        for (int i = s * 2304 / 8 / 64; i < (s + 1) * 2304 / 8 / 64; ++i)
-            prefetch(w + kquant_prefetch + 64 * i);
+// Asks for an eighth of the super-block ahead: a burst of all its lines would overflow the miss queue.
+template <WeightLayout F>
+static inline void prefetch_eighth(const uint8_t* w, int s) {
+    constexpr int lines = KQuant<F>::block / 64;
+    for (int i = s * lines / 8; i < (s + 1) * lines / 8; ++i) prefetch(w + kquant_prefetch + 64 * i);
+}
+
+template <WeightLayout F, int High, int R>
+static inline void sub_block_of_32(const uint8_t* w, const uint8_t* scales, const int* a, int s, I32* S) {
+    const uint8_t* chunk = w + KQuant<F>::quants + KQuant<F>::chunk * (s / 2);
+    if constexpr (R >= 6) prefetch_eighth<F>(w, s);
     I32 dot[R];
     FOR_ROWS(r, R) dot[r] = zero_i32();
     DEEPINFER_UNROLL(8)
     for (int j = 0; j < 8; ++j) {
-        U8 x = load_u8(q + 64 * j);
-        x = and_u8(High ? shift_right_u8(x, 4) : x, low4);
+        const U8 x = pair_line<F, High>(chunk, j);
         FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], x, a[(8 * s + j) * R + r]);
     }
-    const I32 scale = widen_u8(sc + 16 * s);
+    const I32 scale = widen_u8(scales + 16 * s);
     FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot[r], scale));
 }
-template <int T, int R>
-static inline void q6k_quarter(const uint8_t* w, const int* a, int half, I32* S) {
+template <WeightLayout F, int T, int R>
+static inline void two_sub_blocks_of_16(const uint8_t* w, const uint8_t* scales, const int* a, int half,
+                                        I32* S) {
     const int t = 4 * half + T;
-    if constexpr (R >= 4)
-        for (int i = t * 3392 / 8 / 64; i < (t + 1) * 3392 / 8 / 64; ++i)
-            prefetch(w + kquant_prefetch + 64 * i);
+    if constexpr (R >= 4) prefetch_eighth<F>(w, t);
     DEEPINFER_UNROLL(2)
     for (int s = 0; s < 2; ++s) {
         I32 dot[R];
-        FOR_ROWS(r, R) dot[r] = set1_i32(a[(68 + 2 * t + s) * R + r]);
+        FOR_ROWS(r, R) dot[r] = F == WeightLayout::q2_k ? zero_i32() : set1_i32(a[(68 + 2 * t + s) * R + r]);
         DEEPINFER_UNROLL(4)
         for (int j = 0; j < 4; ++j) {
-            const U8 x = q6k_line<T>(w + 320 + 1536 * half, 4 * s + j);
+            const U8 x = quarter_line<F, T>(w + KQuant<F>::quants + KQuant<F>::chunk * half, 4 * s + j);
             FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], x, a[(8 * t + 4 * s + j) * R + r]);
         }
-        const I32 scale = widen_i8(w + 64 + 16 * (2 * t + s));
+        const I32 scale = widen_i8(scales + 16 * (2 * t + s));
         FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot[r], scale));
+    }
+}
+
+// acc = fnma(float(sum over s of min_s * sum_s), dmin * dx, acc); min(s) is line s of pairs of mins of 32 as
+// int16, or of Q2_K's mins of 16 as int32.
+template <WeightLayout F, int R, class Min>
+static inline void subtract_mins(const int* a, Min min, F32 dmin, F32* acc) {
+    const float* dx = (const float*)a + 84 * R;
+    I32 Z[R];
+    FOR_ROWS(r, R) Z[r] = zero_i32();
+    DEEPINFER_UNROLL(1)
+    for (int s = 0; s < (F == WeightLayout::q2_k ? 16 : 4); ++s) {
+        const I32 m = min(s);
+        if constexpr (F == WeightLayout::q2_k) {
+            FOR_ROWS(r, R) Z[r] = add_i32(Z[r], mul_i32(m, set1_i32(a[(68 + s) * R + r])));
+        } else {
+            FOR_ROWS(r, R) Z[r] = dot_i16(Z[r], m, a[(64 + s) * R + r]);
+        }
+    }
+    if constexpr (F == WeightLayout::q2_k) {  // the record has -32 times the sums of 16
+        FOR_ROWS(r, R) acc[r] = fma(to_f32(shift_right_i32(Z[r], 5)), mul(dmin, set1(dx[r])), acc[r]);
+    } else {
+        FOR_ROWS(r, R) acc[r] = fnma(to_f32(Z[r]), mul(dmin, set1(dx[r])), acc[r]);
     }
 }
 
@@ -86,103 +161,37 @@ template <WeightLayout F, int R>
     for (int b = 0; b < blocks; ++b, w += KQuant<F>::block, act += R * kquant_record) {
         const int* a = (const int*)act;
         const float* dx = (const float*)act + 84 * R;
+        KQuantScales unpacked;
+        const uint8_t* scales = w + 64;
+        if constexpr (F != WeightLayout::q6_k) unpack_scales<F>(w, unpacked), scales = unpacked.scale;
         I32 S[R];
         FOR_ROWS(r, R) S[r] = zero_i32();
-        if constexpr (F == WeightLayout::q4_k) {
-            alignas(64) uint8_t sc[128], mn[128];
-            q4k_scales(w, sc, mn);
+        if constexpr (KQuant<F>::sub_blocks_of_32) {
             DEEPINFER_UNROLL(1)
-            for (int s = 0; s < 8; s += 2)
-                q4k_sub_block<0, R>(w, sc, a, s, S), q4k_sub_block<1, R>(w, sc, a, s + 1, S);
-            I32 Z[R];
-            FOR_ROWS(r, R) Z[r] = zero_i32();
-            DEEPINFER_UNROLL(1)
-            for (int s = 0; s < 4; ++s) {
-                const I32 m = min_pair(mn, s);
-                FOR_ROWS(r, R) Z[r] = dot_i16(Z[r], m, a[(64 + s) * R + r]);
+            for (int s = 0; s < 8; s += 2) {
+                sub_block_of_32<F, 0, R>(w, scales, a, s, S);
+                sub_block_of_32<F, 1, R>(w, scales, a, s + 1, S);
             }
-            const F32 d = load_f16((const uint16_t*)w), dmin = load_f16((const uint16_t*)(w + 32));
-            FOR_ROWS(r, R) acc[r] = fma(to_f32(S[r]), mul(d, set1(dx[r])), acc[r]);
-            FOR_ROWS(r, R) acc[r] = fnma(to_f32(Z[r]), mul(dmin, set1(dx[r])), acc[r]);
         } else {
             DEEPINFER_UNROLL(1)
             for (int h = 0; h < 2; ++h) {
-                q6k_quarter<0, R>(w, a, h, S), q6k_quarter<1, R>(w, a, h, S);
-                q6k_quarter<2, R>(w, a, h, S), q6k_quarter<3, R>(w, a, h, S);
+                two_sub_blocks_of_16<F, 0, R>(w, scales, a, h, S);
+                two_sub_blocks_of_16<F, 1, R>(w, scales, a, h, S);
+                two_sub_blocks_of_16<F, 2, R>(w, scales, a, h, S);
+                two_sub_blocks_of_16<F, 3, R>(w, scales, a, h, S);
             }
-            const F32 d = load((const float*)w);
-            FOR_ROWS(r, R) acc[r] = fma(to_f32(S[r]), mul(d, set1(dx[r])), acc[r]);
         }
-    }
-    FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
-}
-
-// Wide form of a super-block: 4096 B values as bytes | 16 int32 scale lines | 4 lines of int16 min pairs | d,
-// dmin float.
-template <WeightLayout F>
-static void kquant_unpack(const uint8_t* w, int blocks, uint8_t* u) {
-    for (int b = 0; b < blocks; ++b, w += KQuant<F>::block, u += kquant_wide_bytes) {
-        if constexpr (F == WeightLayout::q4_k) {
-            alignas(64) uint8_t sc[128], mn[128];
-            q4k_scales(w, sc, mn);
-            for (int s = 0; s < 8; ++s) store_i32(u + 4096 + 64 * s, widen_u8(sc + 16 * s));
-            for (int s = 0; s < 4; ++s) store_i32(u + 5120 + 64 * s, min_pair(mn, s));
-            const U8 low4 = set1_u8(15);
-            for (int c = 0; c < 4; ++c)
-                for (int j = 0; j < 8; ++j) {
-                    const U8 x = load_u8(w + 256 + 512 * c + 64 * j);
-                    store_u8(u + 1024 * c + 64 * j, and_u8(x, low4));
-                    store_u8(u + 1024 * c + 512 + 64 * j, and_u8(shift_right_u8(x, 4), low4));
-                }
-            store((float*)(u + 5376), load_f16((const uint16_t*)w));
-            store((float*)(u + 5440), load_f16((const uint16_t*)(w + 32)));
-        } else {
-            for (int s = 0; s < 16; ++s) store_i32(u + 4096 + 64 * s, widen_i8(w + 64 + 16 * s));
-            for (int h = 0; h < 2; ++h)
-                for (int j = 0; j < 8; ++j) {
-                    uint8_t* o = u + 2048 * h + 64 * j;
-                    const uint8_t* half = w + 320 + 1536 * h;
-                    store_u8(o, q6k_line<0>(half, j)), store_u8(o + 512, q6k_line<1>(half, j));
-                    store_u8(o + 1024, q6k_line<2>(half, j)), store_u8(o + 1536, q6k_line<3>(half, j));
-                }
-            store((float*)(u + 5376), load((const float*)w));
-        }
-    }
-}
-template <WeightLayout F, int R>
-[[gnu::noinline]] static void kquant_wide_kernel(const uint8_t* u, const uint8_t* act, int blocks, float* y,
-                                                 size_t ldy) {
-    constexpr int lines = F == WeightLayout::q4_k ? 8 : 4;  // of 4 k, per sub-block
-    F32 acc[R];
-    FOR_ROWS(r, R) acc[r] = zero();
-    for (int b = 0; b < blocks; ++b, u += kquant_wide_bytes, act += R * kquant_record) {
-        const int* a = (const int*)act;
-        const float* dx = (const float*)act + 84 * R;
-        I32 S[R];
-        FOR_ROWS(r, R) S[r] = zero_i32();
-        DEEPINFER_UNROLL(1)
-        for (int s = 0; s < 64 / lines; ++s) {
-            I32 dot[R];
-            FOR_ROWS(r, R) dot[r] = F == WeightLayout::q4_k ? zero_i32() : set1_i32(a[(68 + s) * R + r]);
-            DEEPINFER_UNROLL(8)
-            for (int j = 0; j < lines; ++j) {
-                const U8 x = load_u8(u + 64 * (lines * s + j));
-                FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], x, a[(lines * s + j) * R + r]);
-            }
-            const I32 scale = load_i32(u + 4096 + 64 * s);
-            FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot[r], scale));
-        }
-        const F32 d = load((const float*)(u + 5376));
+        if constexpr (F == WeightLayout::q3_k) FOR_ROWS(r, R) S[r] = shift_right_i32(S[r], 3);
+        const F32 d = load_d<F>(w);
         FOR_ROWS(r, R) acc[r] = fma(to_f32(S[r]), mul(d, set1(dx[r])), acc[r]);
-        if constexpr (F == WeightLayout::q4_k) {
-            FOR_ROWS(r, R) S[r] = zero_i32();
-            for (int s = 0; s < 4; ++s) {
-                const I32 m = load_i32(u + 5120 + 64 * s);
-                FOR_ROWS(r, R) S[r] = dot_i16(S[r], m, a[(64 + s) * R + r]);
-            }
-            const F32 dmin = load((const float*)(u + 5440));
-            FOR_ROWS(r, R) acc[r] = fnma(to_f32(S[r]), mul(dmin, set1(dx[r])), acc[r]);
-        }
+        if constexpr (KQuant<F>::has_mins)
+            subtract_mins<F, R>(
+                a,
+                [&](int s) {
+                    return F == WeightLayout::q2_k ? widen_u8(unpacked.min + 16 * s)
+                                                   : min_pair(unpacked.min, s);
+                },
+                load_dmin(w), acc);
     }
     FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
 }

@@ -7,6 +7,11 @@ namespace deepinfer::kernels::DEEPINFER_ISA {
 
 void quantize(ActivationLayout layout, const float* x, size_t ldx, int rows, int columns, uint8_t* out);
 void gemm(WeightLayout layout, const GemmArgs& g);
+#if defined(DEEPINFER_ISA_AVX512)
+// The same where the processor has avx512_bf16.
+void quantize_bf16(ActivationLayout layout, const float* x, size_t ldx, int rows, int columns, uint8_t* out);
+void gemm_bf16(WeightLayout layout, const GemmArgs& g);
+#endif
 void gemm_piece_f32(const float* panel, const float* act, int rows, int columns, float* y, size_t ldy,
                     bool add_to_y);
 void attention_partials(const AttentionArgs& args);

@@ -42,6 +42,16 @@ static inline __m256 widen_bf16(const uint16_t* p) {
         _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
 }
 static inline F32 load_bf16(const uint16_t* p) { return {widen_bf16(p), widen_bf16(p + 8)}; }
+static inline __m256 half_e8m0(__m128i bytes) {
+    const __m256i e = _mm256_cvtepu8_epi32(bytes);
+    const __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+}
+static inline F32 load_half_e8m0(const uint8_t* p) {
+    const __m128i v = _mm_loadu_si128((const __m128i*)p);
+    return {half_e8m0(v), half_e8m0(_mm_srli_si128(v, 8))};
+}
 static inline F32 add(F32 a, F32 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
 static inline F32 sub(F32 a, F32 b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
 static inline F32 mul(F32 a, F32 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
@@ -136,7 +146,19 @@ static inline I32 widen_i8(const void* p) {
 static inline I32 shift_left_i32(I32 a, int n) {
     return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)};
 }
+static inline I32 shift_right_i32(I32 a, int n) {
+    return {_mm256_srai_epi32(a.lo, n), _mm256_srai_epi32(a.hi, n)};
+}
 static inline I32 or_i32(I32 a, I32 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
+static inline F32 high_bf16(I32 a) {
+    const __m256i mask = _mm256_set1_epi32((int)0xffff0000);
+    return {_mm256_castsi256_ps(_mm256_and_si256(a.lo, mask)),
+            _mm256_castsi256_ps(_mm256_and_si256(a.hi, mask))};
+}
+static inline F32 low_bf16(I32 a) {
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(a.lo, 16)),
+            _mm256_castsi256_ps(_mm256_slli_epi32(a.hi, 16))};
+}
 
 static inline U8 load_u8(const uint8_t* p) {
     return {_mm256_load_si256((const __m256i*)p), _mm256_load_si256((const __m256i*)p + 1)};
@@ -156,10 +178,17 @@ static inline U8 shift_right_u8(U8 a, int n) {
 static inline U8 shift_left_u8(U8 a, int n) {
     return {_mm256_slli_epi16(a.lo, n), _mm256_slli_epi16(a.hi, n)};
 }
-static inline U8 split_nibbles(const uint8_t* p) {
-    const __m256i v = _mm256_loadu_si256((const __m256i*)p), m = _mm256_set1_epi8(15);
-    const __m256i even = _mm256_and_si256(v, m), odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), m);
-    return {_mm256_permute2x128_si256(even, odd, 0x20), _mm256_permute2x128_si256(even, odd, 0x31)};
+static inline U8 add_u8(U8 a, U8 b) { return {_mm256_add_epi8(a.lo, b.lo), _mm256_add_epi8(a.hi, b.hi)}; }
+static inline U8 mul_u16(U8 a, U8 b) {
+    return {_mm256_mullo_epi16(a.lo, b.lo), _mm256_mullo_epi16(a.hi, b.hi)};
+}
+static inline U8 as_u8(I32 a) { return {a.lo, a.hi}; }
+static inline U8 table_u8(const uint8_t* p) {
+    const __m256i v = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)p));
+    return {v, v};
+}
+static inline U8 lookup_u8(U8 table, U8 index) {
+    return {_mm256_shuffle_epi8(table.lo, index.lo), _mm256_shuffle_epi8(table.hi, index.hi)};
 }
 // vpmaddubsw saturates at 16 bits (255 * 127 * 2 does not fit), so even and odd bytes are widened and
 // multiplied apart.
@@ -178,6 +207,17 @@ static inline I32 dot_i16(I32 acc, I32 a, int b) {
     return {_mm256_add_epi32(acc.lo, _mm256_madd_epi16(a.lo, v)),
             _mm256_add_epi32(acc.hi, _mm256_madd_epi16(a.hi, v))};
 }
+
+class FlushSubnormals {
+  public:
+    FlushSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
+    ~FlushSubnormals() { _mm_setcsr(before_); }
+    FlushSubnormals(const FlushSubnormals&) = delete;
+
+  private:
+    unsigned before_;
+};
+static inline F32 fma_flushed(F32 a, F32 b, F32 c) { return fma(a, b, c); }
 
 static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 

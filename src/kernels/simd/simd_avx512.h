@@ -32,6 +32,13 @@ static inline F32 load_bf16(const uint16_t* p) {
     return _mm512_castsi512_ps(
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
 }
+// 2^(e - 128) of 16 exponent bytes; subnormal for e < 2.
+static inline F32 load_half_e8m0(const uint8_t* p) {
+    const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)), one = _mm512_set1_epi32(1);
+    const __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, one), 23);
+    return _mm512_castsi512_ps(
+        _mm512_mask_sllv_epi32(bits, _mm512_cmple_epu32_mask(e, one), _mm512_set1_epi32(0x00200000), e));
+}
 static inline F32 add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
 static inline F32 sub(F32 a, F32 b) { return _mm512_sub_ps(a, b); }
 static inline F32 mul(F32 a, F32 b) { return _mm512_mul_ps(a, b); }
@@ -79,7 +86,13 @@ static inline I32 widen_u8(const uint8_t* p) {
 }
 static inline I32 widen_i8(const void* p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)); }
 static inline I32 shift_left_i32(I32 a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
+static inline I32 shift_right_i32(I32 a, int n) { return _mm512_srai_epi32(a, (unsigned)n); }  // arithmetic
 static inline I32 or_i32(I32 a, I32 b) { return _mm512_or_si512(a, b); }
+// The two BF16 of each lane, widened.
+static inline F32 high_bf16(I32 a) {
+    return _mm512_castsi512_ps(_mm512_and_si512(a, _mm512_set1_epi32((int)0xffff0000)));
+}
+static inline F32 low_bf16(I32 a) { return _mm512_castsi512_ps(_mm512_slli_epi32(a, 16)); }
 
 static inline U8 load_u8(const uint8_t* p) { return _mm512_load_si512(p); }  // 64-byte aligned
 static inline void store_u8(uint8_t* p, U8 a) { _mm512_store_si512(p, a); }
@@ -91,19 +104,32 @@ static inline U8 or_and_u8(U8 a, U8 b, U8 mask) {
 // Shifts act on 16-bit lanes; the caller masks the bits that crossed a byte.
 static inline U8 shift_right_u8(U8 a, int n) { return _mm512_srli_epi16(a, (unsigned)n); }
 static inline U8 shift_left_u8(U8 a, int n) { return _mm512_slli_epi16(a, (unsigned)n); }
-// 2 x 16 bytes: the low nibbles of each 16, then its high nibbles.
-static inline U8 split_nibbles(const uint8_t* p) {
-    const __m256i v = _mm256_loadu_si256((const __m256i*)p), m = _mm256_set1_epi8(15);
-    const __m256i even = _mm256_and_si256(v, m), odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), m);
-    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_permute2x128_si256(even, odd, 0x20)),
-                              _mm256_permute2x128_si256(even, odd, 0x31), 1);
+static inline U8 add_u8(U8 a, U8 b) { return _mm512_add_epi8(a, b); }      // modulo 256
+static inline U8 mul_u16(U8 a, U8 b) { return _mm512_mullo_epi16(a, b); }  // 16-bit lanes, modulo 2^16
+static inline U8 as_u8(I32 a) { return a; }
+// 16 entries for lookup_u8, whose indices are 0..15.
+static inline U8 table_u8(const uint8_t* p) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)p));
 }
+static inline U8 lookup_u8(U8 table, U8 index) { return _mm512_shuffle_epi8(table, index); }
 // acc[i] += sum of the 4 unsigned bytes of a's lane i times the 4 signed bytes of b.
 static inline I32 dot_u8_i8(I32 acc, U8 a, int b) {
     return _mm512_dpbusd_epi32(acc, a, _mm512_set1_epi32(b));
 }
 // acc[i] += sum of the 2 int16 of a's lane i times the 2 int16 of b.
 static inline I32 dot_i16(I32 acc, I32 a, int b) { return _mm512_dpwssd_epi32(acc, a, _mm512_set1_epi32(b)); }
+
+// While it lives, subnormal inputs and results of this thread's vector arithmetic are zero.
+class FlushSubnormals {
+  public:
+    FlushSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
+    ~FlushSubnormals() { _mm_setcsr(before_); }
+    FlushSubnormals(const FlushSubnormals&) = delete;
+
+  private:
+    unsigned before_;
+};
+static inline F32 fma_flushed(F32 a, F32 b, F32 c) { return fma(a, b, c); }  // requires FlushSubnormals
 
 static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 

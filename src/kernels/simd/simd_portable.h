@@ -46,12 +46,19 @@ static inline F32 load_f16(const uint16_t* p) {
     return r;
 }
 static inline void store_f16(uint16_t* p, F32 x) { EACH(16) p[i] = f32_to_f16(x.v[i]); }
+static inline float float_of_bits(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
 static inline F32 load_bf16(const uint16_t* p) {
     F32 r;
-    EACH(16) {
-        const uint32_t b = (uint32_t)p[i] << 16;
-        memcpy(&r.v[i], &b, 4);
-    }
+    EACH(16) r.v[i] = float_of_bits((uint32_t)p[i] << 16);
+    return r;
+}
+static inline F32 load_half_e8m0(const uint8_t* p) {
+    F32 r;
+    EACH(16) r.v[i] = float_of_bits(p[i] < 2 ? 0x00200000u << p[i] : (uint32_t)(p[i] - 1) << 23);
     return r;
 }
 static inline F32 add(F32 a, F32 b) {
@@ -93,10 +100,7 @@ static inline F32 round_even(F32 a) {
 static inline F32 scale_by_power_of_two(F32 a, F32 n) {
     EACH(16) {
         const float e = n.v[i] < -126.f ? -126.f : n.v[i] > 127.f ? 127.f : n.v[i];
-        const uint32_t bits = (uint32_t)((int)e + 127) << 23;
-        float f;
-        memcpy(&f, &bits, 4);
-        a.v[i] *= f;
+        a.v[i] *= float_of_bits((uint32_t)((int)e + 127) << 23);
     }
     return a;
 }
@@ -172,6 +176,20 @@ static inline I32 shift_left_i32(I32 a, int n) {
     EACH(16) a.v[i] = (int32_t)((uint32_t)a.v[i] << n);
     return a;
 }
+static inline I32 shift_right_i32(I32 a, int n) {
+    EACH(16) a.v[i] >>= n;
+    return a;
+}
+static inline F32 high_bf16(I32 a) {
+    F32 r;
+    EACH(16) r.v[i] = float_of_bits((uint32_t)a.v[i] & 0xffff0000u);
+    return r;
+}
+static inline F32 low_bf16(I32 a) {
+    F32 r;
+    EACH(16) r.v[i] = float_of_bits((uint32_t)a.v[i] << 16);
+    return r;
+}
 static inline I32 or_i32(I32 a, I32 b) {
     EACH(16) a.v[i] |= b.v[i];
     return a;
@@ -204,10 +222,32 @@ static inline U8 shift_left_u8(U8 a, int n) {
     EACH(64) a.v[i] = (uint8_t)(a.v[i] << n);
     return a;
 }
-static inline U8 split_nibbles(const uint8_t* p) {
+static inline U8 add_u8(U8 a, U8 b) {
+    EACH(64) a.v[i] = (uint8_t)(a.v[i] + b.v[i]);
+    return a;
+}
+static inline U8 mul_u16(U8 a, U8 b) {
+    EACH(32) {
+        uint16_t x, y;
+        memcpy(&x, a.v + 2 * i, 2), memcpy(&y, b.v + 2 * i, 2);
+        x = (uint16_t)((uint32_t)x * y);
+        memcpy(a.v + 2 * i, &x, 2);
+    }
+    return a;
+}
+static inline U8 as_u8(I32 a) {
     U8 r;
-    EACH(64) r.v[i] = (uint8_t)(p[i / 32 * 16 + i % 16] >> (i / 16 % 2 * 4) & 15);
+    memcpy(r.v, a.v, 64);
     return r;
+}
+static inline U8 table_u8(const uint8_t* p) {
+    U8 r;
+    EACH(64) r.v[i] = p[i % 16];
+    return r;
+}
+static inline U8 lookup_u8(U8 table, U8 index) {
+    EACH(64) index.v[i] = table.v[index.v[i]];
+    return index;
 }
 static inline I32 dot_u8_i8(I32 acc, U8 a, int b) {
     int8_t w[4];
@@ -220,6 +260,23 @@ static inline I32 dot_i16(I32 acc, I32 a, int b) {
     const int lo = (int16_t)b, hi = b >> 16;
     EACH(16) acc.v[i] += (int16_t)a.v[i] * lo + (a.v[i] >> 16) * hi;
     return acc;
+}
+
+// Subnormal inputs and results become zero, as FlushSubnormals has it where the processor does the work.
+struct [[maybe_unused]] FlushSubnormals {};
+static inline float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.f, x) : x; }
+static inline float fma_flushed(float a, float b, float c) {
+    a = flush(a), b = flush(b), c = flush(c);
+    const float r = fmaf(a, b, c);
+    // The processor decides after rounding to 24 bits, so what only subnormal rounding lifted to the smallest
+    // normal number is zero, too: round again, away from the bound.
+    if (fabsf(r) == 0x1p-126f && fabsf(fmaf(a * 0x1p32f, b, c * 0x1p32f)) < 0x1p-94f)
+        return copysignf(0.f, r);
+    return flush(r);
+}
+static inline F32 fma_flushed(F32 a, F32 b, F32 c) {
+    EACH(16) c.v[i] = fma_flushed(a.v[i], b.v[i], c.v[i]);
+    return c;
 }
 #undef EACH
 

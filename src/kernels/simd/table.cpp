@@ -8,26 +8,39 @@ namespace deepinfer::kernels {
 #define STRING2(x) #x
 #define STRING(x) STRING2(x)
 
+static constexpr KernelTable make_table(const char* name, decltype(KernelTable::quantize) quantize,
+                                        decltype(KernelTable::gemm) gemm) {
+    return {
+        name,
+        {DEEPINFER_ISA::float_rows, DEEPINFER_ISA::float_rows, DEEPINFER_ISA::block32_rows,
+         DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::block32_rows,
+         DEEPINFER_ISA::kquant_rows},
+        quantize,
+        gemm,
+        DEEPINFER_ISA::gemm_piece_f32,
+        DEEPINFER_ISA::attention_partials,
+        DEEPINFER_ISA::attention_merge,
+        DEEPINFER_ISA::store_kv,
+        DEEPINFER_ISA::rms_norm,
+        DEEPINFER_ISA::rope,
+        DEEPINFER_ISA::silu_mul,
+        DEEPINFER_ISA::gelu_mul,
+        DEEPINFER_ISA::add_vectors,
+        DEEPINFER_ISA::scale_vector,
+        DEEPINFER_ISA::exp_scaled,
+        DEEPINFER_ISA::argmax,
+        DEEPINFER_ISA::log_sum_exp,
+    };
+}
+
 extern const KernelTable TABLE_NAME(DEEPINFER_ISA);
-const KernelTable TABLE_NAME(DEEPINFER_ISA) = {
-    STRING(DEEPINFER_ISA),
-    {DEEPINFER_ISA::float_rows, DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::block32_rows,
-     DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::kquant_rows},
-    DEEPINFER_ISA::quantize,
-    DEEPINFER_ISA::gemm,
-    DEEPINFER_ISA::gemm_piece_f32,
-    DEEPINFER_ISA::attention_partials,
-    DEEPINFER_ISA::attention_merge,
-    DEEPINFER_ISA::store_kv,
-    DEEPINFER_ISA::rms_norm,
-    DEEPINFER_ISA::rope,
-    DEEPINFER_ISA::silu_mul,
-    DEEPINFER_ISA::gelu_mul,
-    DEEPINFER_ISA::add_vectors,
-    DEEPINFER_ISA::scale_vector,
-    DEEPINFER_ISA::exp_scaled,
-    DEEPINFER_ISA::argmax,
-    DEEPINFER_ISA::log_sum_exp,
-};
+constexpr KernelTable TABLE_NAME(DEEPINFER_ISA) = make_table(STRING(DEEPINFER_ISA), DEEPINFER_ISA::quantize,
+                                                             DEEPINFER_ISA::gemm);
+
+#if defined(DEEPINFER_ISA_AVX512)
+extern const KernelTable table_avx512_bf16;
+constexpr KernelTable table_avx512_bf16 =
+    make_table("avx512_bf16", DEEPINFER_ISA::quantize_bf16, DEEPINFER_ISA::gemm_bf16);
+#endif
 
 }  // namespace deepinfer::kernels

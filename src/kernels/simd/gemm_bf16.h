@@ -1,0 +1,69 @@
+// Matrix product of BF16 weights and BF16 activations. w[2i], w[2i+1] are neighbours in k:
+//
+//   acc = fma(w[2i+1], x[2i+1], acc), then acc = fma(w[2i], x[2i], acc);   i increasing
+//   subnormal inputs and results of each fma are zero
+// This is what VDPBF16PS computes (Intel's manual, volume 2; measured on Zen 4). Where there is no such instruction,
+// two FMAs with flushed subnormals give the same bits.
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "kernels/simd/simd.h"
+
+namespace deepinfer::kernels::DEEPINFER_ISA {
+
+// Rounded to nearest even; NaN stays NaN.
+static inline uint16_t round_to_bf16(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return (uint16_t)((x != x ? bits | 0x400000u : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+template <int R>
+[[gnu::noinline]] static void bf16_kernel(const uint8_t* w, const float* a, int columns, float* y,
+                                          size_t ldy) {
+    F32 acc[R];
+    FOR_ROWS(r, R) acc[r] = zero();
+    for (int k = 0; k < columns; k += 2, w += 64, a += 2 * R) {
+        if constexpr (R >= 6) prefetch(w + 4096);
+        const I32 x = load_i32(w);
+        const F32 high = high_bf16(x), low = low_bf16(x);
+        FOR_ROWS(r, R) acc[r] = fma_flushed(high, set1(a[R + r]), acc[r]);
+        FOR_ROWS(r, R) acc[r] = fma_flushed(low, set1(a[r]), acc[r]);
+    }
+    FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
+}
+
+static void bf16_quantize_floats(const float* x, size_t ldx, int R, int columns, float* out) {
+    for (int r = 0; r < R; ++r)
+        for (int k = 0; k < columns; ++k) {
+            const uint32_t bits = (uint32_t)round_to_bf16(x[(size_t)r * ldx + k]) << 16;
+            memcpy(out + (size_t)k * R + r, &bits, 4);
+        }
+}
+
+#if defined(DEEPINFER_ISA_AVX512)
+// Only called where the processor has avx512_bf16.
+template <int R>
+[[gnu::noinline, gnu::target("avx512bf16")]] static void bf16_dot_kernel(const uint8_t* w, const int* a,
+                                                                         int columns, float* y, size_t ldy) {
+    F32 acc[R];
+    FOR_ROWS(r, R) acc[r] = zero();
+    for (int k = 0; k < columns; k += 2, w += 64, a += R) {
+        if constexpr (R >= 6) prefetch(w + 4096);
+        const __m512bh x = (__m512bh)_mm512_load_si512(w);
+        FOR_ROWS(r, R) acc[r] = _mm512_dpbf16_ps(acc[r], x, (__m512bh)_mm512_set1_epi32(a[r]));
+    }
+    FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
+}
+
+static void bf16_quantize_pairs(const float* x, size_t ldx, int R, int columns, uint32_t* out) {
+    for (int r = 0; r < R; ++r)
+        for (int k = 0; k < columns; k += 16) {
+            alignas(32) uint16_t rounded[16];
+            for (int i = 0; i < 16; ++i) rounded[i] = round_to_bf16(x[(size_t)r * ldx + k + i]);
+            for (int i = 0; i < 8; ++i) memcpy(out + (size_t)(k / 2 + i) * R + r, rounded + 2 * i, 4);
+        }
+}
+#endif
+
+}  // namespace deepinfer::kernels::DEEPINFER_ISA
