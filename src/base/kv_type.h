@@ -36,7 +36,9 @@ constexpr std::optional<KvType> kv_type_from(std::string_view name) {
 }
 
 // Head vectors that can be stored: whole vectors of 16 lanes, whole groups of a scale.
-constexpr bool kv_type_fits(KvType type, int head_dim) { return head_dim % (type == KvType::q8 ? 32 : 16) == 0; }
+constexpr bool kv_type_fits(KvType type, int head_dim) {
+    return head_dim % (type == KvType::q8 ? 32 : 16) == 0;
+}
 
 // Bytes of the keys, or of the values, of one KV head in a block.
 constexpr size_t kv_head_bytes(KvType type, int head_dim) {

@@ -75,7 +75,7 @@ Status run(const BenchOptions& options) {
                                                       " tokens are more than the context of " +
                                                       std::to_string(model.info().context_length)};
     const int blocks_each = (tokens + kv::block_tokens - 1) / kv::block_tokens;
-    auto blocks = kv::BlockPool::create(model.kv_layout(kv::KvType::f16), blocks_each * options.batch);
+    auto blocks = kv::BlockPool::create(model.kv_layout(KvType::f16), blocks_each * options.batch);
     if (!blocks) return std::move(blocks).error();
     Bench bench(model, *blocks, options);
     std::vector<double> prefill, decode;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -27,9 +28,13 @@ struct LoadOptions {
     int max_running = 64, max_waiting = 1024, max_rows = 512;
     int64_t kv_memory_mib = 0;  // 0: a quarter of what is available after loading
     kernels::Compute compute = kernels::Compute::serve;
+    std::optional<KvType> kv_type;  // nothing: f16, or f32 when computing in f32
     bool need_tokenizer = true;
     bool quiet = false;  // no progress on stderr
 };
+
+// The type that `options` asks for.
+KvType chosen_kv_type(const LoadOptions& options);
 
 // Adds --model and --threads to a command; with an engine, --context and --kv-memory as well.
 void add_model_options(CLI::App& command, LoadOptions& options);

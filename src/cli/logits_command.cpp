@@ -25,9 +25,11 @@ struct LogitsOptions {
 // One sequence with all blocks of a small pool.
 class Run {
   public:
-    static Result<Run> create(models::Model& model, kv::KvType type, int tokens) {
+    static Result<Run> create(models::Model& model, KvType type, int tokens) {
         const int count = (tokens + kv::block_tokens - 1) / kv::block_tokens;
-        auto blocks = kv::BlockPool::create(model.kv_layout(type), count);
+        auto layout = model.kv_layout(type);
+        if (!layout) return std::move(layout).error();
+        auto blocks = kv::BlockPool::create(*layout, count);
         if (!blocks) return std::move(blocks).error();
         return Run(model, std::move(*blocks), count);
     }
@@ -101,7 +103,7 @@ Status run(const LogitsOptions& options) {
                                                       " tokens are more than the context of " +
                                                       std::to_string(model.info().context_length)};
     auto sequence =
-        Run::create(model, options.load.compute == kernels::Compute::f32 ? kv::KvType::f32 : kv::KvType::f16,
+        Run::create(model, options.load.compute == kernels::Compute::f32 ? KvType::f32 : KvType::f16,
                     count + options.greedy);
     if (!sequence) return std::move(sequence).error();
     const int last = std::min(options.last, count), chunk = options.chunk > 0 ? options.chunk : count;

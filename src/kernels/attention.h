@@ -8,10 +8,10 @@
 
 namespace deepinfer::kernels {
 
-// Where one layer's keys and values are inside a block, for each KV head h: offset + h * head_bytes.
+// Where one layer's keys and values are inside a block, for each KV head h: offset + h * head_stride.
 struct KvLayerView {
-    size_t k_offset = 0, v_offset = 0, head_bytes = 0;
-    bool f16 = true;
+    size_t k_offset = 0, v_offset = 0, head_stride = 0;
+    KvType type = KvType::f16;
 };
 
 // Rows [first_row, first_row + rows) of the batch are tokens at positions position.. of one sequence, whose

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/kv_type.h"
 #include "kernels/isa.h"
 
 namespace deepinfer::kernels {
@@ -69,22 +70,25 @@ struct GemmArgs {
     uint8_t* scratch = nullptr;           // gemm_scratch_bytes(), 64-byte aligned, one per thread
 };
 
-// One query tile. Rows are query vectors that share a KV head; they may belong to different tokens.
-// K block: [head_dim][64 keys], V block: [64 keys][head_dim], of float or half (kv_f16).
+// One query tile with one or more KV heads. Rows are query vectors that share a KV head; they may belong to
+// different tokens. Block layouts: simd/attention_kv.h; keys and values of a head stand one behind the other.
 struct AttentionArgs {
-    const float* q = nullptr;        // [rows][head_dim], already multiplied by the softmax scale
+    float* q =
+        nullptr;  // [kv_heads][rows][head_dim], already multiplied by the softmax scale; may be overwritten
+    int kv_heads = 0;                // <= most_attention_heads
     int rows = 0;                    // <= attention_tile_rows
-    int head_dim = 0;                // multiple of 16
+    int head_dim = 0;                // multiple of 16, <= most_head_dim
     const int* first_key = nullptr;  // row i attends to keys [first_key[i], last_key[i])
     const int* last_key = nullptr;
     const uint8_t* const* blocks = nullptr;  // start of each 64-token block in the KV pool
-    size_t k_offset = 0, v_offset = 0;       // of this layer and KV head inside a block
-    bool kv_f16 = true;
+    size_t k_offset = 0, v_offset = 0;       // of this layer and the first KV head inside a block
+    size_t head_stride = 0;                  // bytes to the next head's keys
+    KvType kv_type = KvType::f16;
     int first_partial = 0, last_partial = 0;  // partials of 512 keys to compute
-    float* partials = nullptr;  // per partial: [rows][head_dim] values, then [rows] pairs of max and sum
+    // Per partial and KV head: [rows][head_dim] values, then [rows] pairs of max and sum.
+    float* partials = nullptr;
 };
-constexpr int attention_tile_rows = 12;
-constexpr int kv_block_tokens = 64;
+constexpr int attention_tile_rows = 12, most_attention_heads = 8, most_head_dim = 512;
 constexpr int attention_partial_keys = 512;
 
 struct KernelTable {
@@ -106,7 +110,7 @@ struct KernelTable {
     // Scatters token vectors, `stride` floats apart, into consecutive slots of a block: k[d] to K[d][slot + i], v
     // to V[slot + i][d].
     void (*store_kv)(const float* k, const float* v, size_t stride, int head_dim, int slot, int tokens,
-                     bool f16, uint8_t* k_block, uint8_t* v_block);
+                     KvType type, uint8_t* k_block, uint8_t* v_block);
 
     void (*rms_norm)(const float* x, const float* weight, float eps, int n,
                      float* y);  // y = x / rms(x) * weight

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/quote.h"
+#include "kernels/kernel_table.h"
 
 namespace deepinfer::models {
 
@@ -133,6 +134,9 @@ void check_shapes(const DecoderConfig& c, Fields& f) {
     if (int64_t{c.heads} * c.head_dim > max_width || int64_t{c.kv_heads} * c.head_dim > max_width)
         f.fail("attention is too wide: " + std::to_string(c.heads) + " heads of " +
                std::to_string(c.head_dim));
+    if (c.head_dim > kernels::most_head_dim)
+        f.refuse("a head dimension of " + std::to_string(c.head_dim) + " is more than " +
+                 std::to_string(kernels::most_head_dim));
     if (c.hidden % 16 || c.ffn % 16 || c.head_dim % 16)
         f.refuse("widths must be multiples of 16: hidden " + std::to_string(c.hidden) + ", feed-forward " +
                  std::to_string(c.ffn) + ", head " + std::to_string(c.head_dim));

@@ -44,7 +44,11 @@ Decoder::Decoder(const DecoderConfig& config, ThreadPool& pool, kernels::Isa isa
     info_.context_length = config.context;
 }
 
-kv::Layout Decoder::kv_layout(kv::KvType type) const {
+Result<kv::Layout> Decoder::kv_layout(KvType type) const {
+    if (!kv_type_fits(type, config_.head_dim))
+        return Error{ErrorCode::unsupported, "a KV cache of type " + std::string(to_string(type)) +
+                                                 " needs heads of a multiple of 32; this model's have " +
+                                                 std::to_string(config_.head_dim) + ": use f16"};
     kv::Layout layout;
     layout.type = type;
     for (int l = 0; l < config_.layers; ++l) layout.add_layer(config_.kv_heads, config_.head_dim);

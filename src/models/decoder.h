@@ -28,7 +28,7 @@ class Decoder : public Model {
     Decoder(const DecoderConfig& config, ThreadPool& pool, kernels::Isa isa);
 
     const ModelInfo& info() const override { return info_; }
-    kv::Layout kv_layout(kv::KvType type) const override;
+    Result<kv::Layout> kv_layout(KvType type) const override;
     void forward(const Batch& batch, const kv::BlockPool& pool, float* logits) override;
 
     // Reads the weights named by weigh() and packs them.

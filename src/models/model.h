@@ -60,7 +60,8 @@ class Model {
     virtual ~Model() = default;
 
     virtual const ModelInfo& info() const = 0;
-    virtual kv::Layout kv_layout(kv::KvType type) const = 0;
+    // An error if the model's heads cannot be stored like that.
+    virtual Result<kv::Layout> kv_layout(KvType type) const = 0;
     // Stores the rows' keys and values in their blocks and writes logits[i * vocabulary + token] for
     // logit_rows[i]. Tokens, positions and block tables must be valid. One caller at a time; blocks until
     // computed.

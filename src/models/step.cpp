@@ -7,8 +7,6 @@ namespace deepinfer::models {
 
 namespace {
 
-static_assert(kv::block_tokens == kernels::kv_block_tokens, "the kernels read the pool's blocks");
-
 constexpr int run_tokens = 16;     // a vector of keys in the K layout
 constexpr int rows_per_piece = 4;  // of row-wise work handed to a thread at a time
 
@@ -91,9 +89,9 @@ void Step::prepare_run(const Run& run, const kv::LayerLayout& place, const Atten
     }
     for (int head = 0; head < kv_heads; ++head) {
         const size_t at = product(run.first_row * kv_heads + head, dim),
-                     offset = static_cast<size_t>(head) * place.head_bytes;
+                     offset = static_cast<size_t>(head) * place.head_stride;
         table.store_kv(k.data() + at, v.data() + at, product(kv_heads, dim), dim,
-                       run.position % kv::block_tokens, run.rows, layout_->type == kv::KvType::f16,
+                       run.position % kv::block_tokens, run.rows, layout_->type,
                        run.block + place.k_offset + offset, run.block + place.v_offset + offset);
     }
 }
@@ -106,8 +104,7 @@ void Step::attend(int layer, const Attention& how) {
         for (int r = begin; r < end; ++r) prepare_run(runs_[static_cast<size_t>(r)], place, how);
     });
     const kernels::AttentionShape shape{config_.heads, config_.kv_heads, config_.head_dim, how.window};
-    const kernels::KvLayerView view{place.k_offset, place.v_offset, place.head_bytes,
-                                    layout_->type == kv::KvType::f16};
+    const kernels::KvLayerView view{place.k_offset, place.v_offset, place.head_stride, layout_->type};
     kernels::attention(context_, shape, view, sequences_, q.data(), attended.data());
 }
 

@@ -71,7 +71,7 @@ class LocalEngineTest : public testing::Test {
     }
     void start(int32_t blocks, EngineOptions options = {}) {
         engine.reset();
-        auto created = kv::BlockPool::create(model->kv_layout(kv::KvType::f16), blocks);
+        auto created = kv::BlockPool::create(*model->kv_layout(KvType::f16), blocks);
         ASSERT_TRUE(created.ok());
         block_pool = std::make_unique<kv::BlockPool>(std::move(*created));
         options.isa = kernels::supported_isas().back();

@@ -23,12 +23,12 @@ struct Random {
 // One sequence with `tokens` keys and values in shuffled blocks.
 class Fixture {
   public:
-    Fixture(AttentionShape attention_shape, int token_count, bool half)
+    Fixture(AttentionShape attention_shape, int token_count, KvType type)
         : shape(attention_shape), tokens(token_count) {
-        layer.f16 = half;
-        layer.head_bytes = static_cast<size_t>(64 * shape.head_dim) * (half ? 2 : 4);
-        layer.v_offset = layer.head_bytes * static_cast<size_t>(shape.kv_heads);
-        block_bytes = 2 * layer.v_offset;
+        layer.type = type;
+        layer.v_offset = kv_head_stride(type, shape.head_dim);
+        layer.head_stride = 2 * layer.v_offset;
+        block_bytes = layer.head_stride * static_cast<size_t>(shape.kv_heads);
         const int count = (tokens + 63) / 64;
         memory.resize(block_bytes * static_cast<size_t>(count) / 4 + 16);
         for (int b = 0; b < count; ++b)
@@ -45,9 +45,9 @@ class Fixture {
             for (int h = 0; h < shape.kv_heads; ++h) {
                 const size_t at = static_cast<size_t>((t * shape.kv_heads + h) * shape.head_dim);
                 uint8_t* block = const_cast<uint8_t*>(blocks[static_cast<size_t>(t / 64)]);
-                table.store_kv(&k[at], &v[at], 0, shape.head_dim, t % 64, 1, half,
-                               block + layer.k_offset + static_cast<size_t>(h) * layer.head_bytes,
-                               block + layer.v_offset + static_cast<size_t>(h) * layer.head_bytes);
+                table.store_kv(&k[at], &v[at], 0, shape.head_dim, t % 64, 1, type,
+                               block + layer.k_offset + static_cast<size_t>(h) * layer.head_stride,
+                               block + layer.v_offset + static_cast<size_t>(h) * layer.head_stride);
             }
     }
     // Rows [first, last) computed in chunks of `chunk`, each call with one sequence.
@@ -68,14 +68,19 @@ class Fixture {
         const int dim = shape.head_dim, kv = head / (shape.heads / shape.kv_heads),
                   from = shape.window ? std::max(0, row + 1 - shape.window) : 0;
         const auto stored = [&](float x) {
-            return static_cast<double>(layer.f16 ? f16_to_f32(f32_to_f16(x)) : x);
+            return static_cast<double>(layer.type == KvType::f16    ? f16_to_f32(f32_to_f16(x))
+                                       : layer.type == KvType::bf16 ? bf16_to_f32(f32_to_bf16(x))
+                                                                    : x);
+        };
+        const auto query = [&](float x) {
+            return static_cast<double>(layer.type == KvType::bf16 ? bf16_to_f32(f32_to_bf16(x)) : x);
         };
         std::vector<double> s;
         double top = -1e300, total = 0, value = 0;
         for (int t = from; t <= row; ++t) {
             double dot = 0;
             for (int i = 0; i < dim; ++i)
-                dot += static_cast<double>(q[static_cast<size_t>((row * shape.heads + head) * dim + i)]) *
+                dot += query(q[static_cast<size_t>((row * shape.heads + head) * dim + i)]) *
                        stored(k[static_cast<size_t>((t * shape.kv_heads + kv) * dim + i)]);
             s.push_back(dot), top = std::max(top, dot);
         }
@@ -99,16 +104,20 @@ class Fixture {
     }
 };
 
-using Parameters = std::tuple<AttentionShape, bool>;
+using Parameters = std::tuple<AttentionShape, KvType>;
 class Attention : public testing::TestWithParam<Parameters> {};
 
 TEST_P(Attention, MatchesDouble) {
-    const auto [shape, half] = GetParam();
-    const Fixture f(shape, 650, half);
+    const auto [shape, type] = GetParam();
+    if (!kv_type_fits(type, shape.head_dim)) GTEST_SKIP() << "not a whole number of scales";
+    const Fixture f(shape, 650, type);
     const std::vector<float> out = f.run(Isa::portable, 1, 600, 650, 50);
-    // Float32 scores of magnitude ~10 err by about 1e-6 absolute, which is the relative error of a weight;
-    // values are below 1.
-    const double tolerance = 1e-5;
+    // Values are below 1 and weights sum to 1, so the error is that of a weight. f16, f32: scores of magnitude ~10
+    // in float32 err by 1e-6 absolute, which is a weight's relative error. bf16: weights are rounded to 8 bits. q8:
+    // elements below 1 err by up to 1/254, a score by sqrt(D / 3) / 254 at most in the mean square, values by 1/254.
+    const double tolerance = type == KvType::bf16 ? 0x1p-8
+                             : type == KvType::q8 ? (std::sqrt(shape.head_dim / 3.0) + 1) / 254
+                                                  : 1e-5;
     for (int row : {600, 637, 649})
         for (int head : {0, shape.heads - 1})
             for (int d = 0; d < shape.head_dim; d += 5)
@@ -118,8 +127,9 @@ TEST_P(Attention, MatchesDouble) {
 }
 
 TEST_P(Attention, SameBitsForAnySplit) {
-    const auto [shape, half] = GetParam();
-    const Fixture f(shape, 1060, half);
+    const auto [shape, type] = GetParam();
+    if (!kv_type_fits(type, shape.head_dim)) GTEST_SKIP() << "not a whole number of scales";
+    const Fixture f(shape, 1060, type);
     const std::vector<float> whole = f.run(Isa::portable, 1, 1000, 1060, 60);
     const auto same = [&](const std::vector<float>& other) {
         return std::memcmp(whole.data(), other.data(), whole.size() * 4) == 0;
@@ -138,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values(AttentionShape{9, 3, 64, 0}, AttentionShape{4, 1, 256, 512},
                                      AttentionShape{14, 2, 64, 0}, AttentionShape{4, 2, 16, 16},
                                      AttentionShape{12, 2, 128, 0}, AttentionShape{16, 1, 80, 100}),
-                     testing::Bool()));
+                     testing::ValuesIn(all_kv_types)));
 
 }  // namespace
 }  // namespace deepinfer::kernels

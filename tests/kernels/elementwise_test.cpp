@@ -115,7 +115,7 @@ TEST(Elementwise, StoreKvRoundsAsTheReference) {
     const auto k = ramp(64, -70000, 70000), v = ramp(64, -1e-6f, 1e-6f);  // overflow and subnormals included
     for (Isa isa : supported_isas()) {
         std::vector<uint16_t> kb(64 * 64), vb(64 * 64);
-        kernel_table(isa).store_kv(k.data(), v.data(), 0, 64, 13, 1, true,
+        kernel_table(isa).store_kv(k.data(), v.data(), 0, 64, 13, 1, KvType::f16,
                                    reinterpret_cast<uint8_t*>(kb.data()),
                                    reinterpret_cast<uint8_t*>(vb.data()));
         for (size_t d = 0; d < 64; ++d) {
@@ -125,22 +125,27 @@ TEST(Elementwise, StoreKvRoundsAsTheReference) {
     }
 }
 
-TEST(Elementwise, StoreKvOfManyTokensIsThatOfEach) {
-    constexpr int dim = 80, stride = 200;
-    const auto k = ramp(stride * 64, -9, 9), v = ramp(stride * 64, 3, -3);
-    for (Isa isa : supported_isas())
-        for (bool half : {true, false})
-            for (const auto& [slot, tokens] : {std::pair{0, 64}, {3, 16}, {5, 40}, {60, 4}, {16, 33}}) {
-                std::vector<uint8_t> keys(dim * 64 * 4), values(keys), keys_each(keys), values_each(keys);
-                const KernelTable& table = kernel_table(isa);
-                table.store_kv(k.data(), v.data(), stride, dim, slot, tokens, half, keys.data(),
-                               values.data());
-                for (int t = 0; t < tokens; ++t)
-                    table.store_kv(&k[static_cast<size_t>(t * stride)], &v[static_cast<size_t>(t * stride)],
-                                   0, dim, slot + t, 1, half, keys_each.data(), values_each.data());
-                EXPECT_EQ(keys, keys_each) << to_string(isa) << " from " << slot << ", " << tokens;
-                EXPECT_EQ(values, values_each) << to_string(isa);
-            }
+TEST(Elementwise, StoreKvOfManyTokensIsThatOfEachEverywhere) {
+    constexpr int dim = 96, stride = 200;
+    auto k = ramp(stride * 64, -9, 9), v = ramp(stride * 64, 3, -3);
+    k[5] = 1e-7f, k[6] = -1e6f, v[stride + 3] = 3e-41f;
+    for (KvType type : all_kv_types)
+        for (const auto& [slot, tokens] : {std::pair{0, 64}, {3, 16}, {5, 40}, {60, 4}, {16, 33}}) {
+            const auto stored = [&](Isa isa, int step) {
+                std::vector<uint8_t> block(2 * kv_head_bytes(type, dim), 0xee);
+                for (int t = 0; t < tokens; t += step)
+                    kernel_table(isa).store_kv(&k[static_cast<size_t>(t * stride)],
+                                               &v[static_cast<size_t>(t * stride)], stride, dim, slot + t,
+                                               std::min(step, tokens - t), type, block.data(),
+                                               block.data() + kv_head_bytes(type, dim));
+                return block;
+            };
+            const auto expected = stored(Isa::portable, 1);
+            for (Isa isa : supported_isas())
+                for (int step : {1, 7, 64})
+                    ASSERT_EQ(stored(isa, step), expected)
+                        << to_string(isa) << " " << to_string(type) << " from " << slot << ", " << tokens;
+        }
 }
 
 TEST(IsaChoice, NamesAreCheckedByName) {

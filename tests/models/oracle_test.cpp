@@ -116,7 +116,7 @@ class Runner {
     }
     static kv::BlockPool make_blocks(const Model& model, kernels::Compute compute) {
         auto blocks = kv::BlockPool::create(
-            model.kv_layout(compute == kernels::Compute::f32 ? kv::KvType::f32 : kv::KvType::f16), 64);
+            *model.kv_layout(compute == kernels::Compute::f32 ? KvType::f32 : KvType::f16), 64);
         EXPECT_TRUE(blocks.ok());
         return std::move(*blocks);
     }
@@ -197,8 +197,8 @@ TEST(GgufOracle, EveryTensorTypeComputesAsItsValues) {
     }
 }
 
-// F16 keys and values and BF16 weights as stored: an error, but a small one. Logits have a standard deviation
-// of about 3.
+// F16 keys and values, and BF16 weights times activations rounded to BF16 (8 bits, relative error 2^-9 each): an
+// error, but a small one. Logits have a standard deviation of about 3; a tenth of that is the bound.
 TEST_P(OracleTest, ServingStaysClose) {
     const Oracle oracle = read_oracle(GetParam());
     Runner runner(*oracle.weights, kernels::Compute::serve, kernels::supported_isas().back(), 2);
@@ -215,7 +215,7 @@ TEST_P(OracleTest, ServingStaysClose) {
                                           static_cast<double>(prompt.last8[i])));
         runner.release(sequence);
     }
-    EXPECT_LT(worst, 0.1);
+    EXPECT_LT(worst, 0.3);
     std::printf("  %s: max abs error %.2e when serving\n", GetParam(), worst);
 }
 

@@ -3,48 +3,20 @@
 //
 // Order of operations for one query row, whatever the tile, batch and thread:
 //   score of a key  = chain of fma over d = 0..D-1 in the lane of that key
+//                     bf16: chain of dot_bf16 over pairs of d, q rounded to BF16
+//                     q8: such a chain over each 32 d, then s = fma(chain, scale of the key, s)
 //   block of 64     : running maximum, rescale when it grows, p = exp(s - max), sum by a fixed tree,
 //                     o[d] = chain of fma over the keys
+//                     bf16: chain of dot_bf16 over pairs of keys, p rounded to BF16; q8: with p * scale of the key
 //   partial of 512  : the unit of parallel work; partials are merged in key order
 // Keys outside a row's range get p = 0, an exact no-op, so a tile may run past the range of one of its rows.
+#include "kernels/simd/attention_kv.h"
 #include "kernels/simd/kernel_functions.h"
-#include "kernels/simd/simd.h"
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
 constexpr float masked = -1e30f;
 constexpr int block = kv_block_tokens;
-
-template <bool F16>
-static inline F32 load_kv(const uint8_t* p, size_t index) {
-    if constexpr (F16)
-        return load_f16((const uint16_t*)p + index);
-    else
-        return load((const float*)p + index);
-}
-
-// Scores of T rows against the 64 keys of a block: s[i][g] = keys 16g..16g+15.
-template <bool F16, int T>
-static inline void scores(const float* q, int D, const uint8_t* k, const uint8_t* v, bool first_tile,
-                          F32 (*s)[4]) {
-    FOR_ROWS(i, T) {
-        DEEPINFER_UNROLL(4)
-        for (int g = 0; g < 4; ++g) s[i][g] = zero();
-    }
-    constexpr int bytes = F16 ? 128 : 256;
-    for (int d = 0; d < D; ++d) {
-        if (first_tile)  // V is needed next; a block of it is as large as K's
-            for (int i = 0; i < bytes; i += 64) prefetch(v + (size_t)d * bytes + i);
-        F32 x[4];
-        DEEPINFER_UNROLL(4)
-        for (int g = 0; g < 4; ++g) x[g] = load_kv<F16>(k, (size_t)d * block + 16 * g);
-        FOR_ROWS(i, T) {
-            const F32 y = set1(q[i * D + d]);
-            DEEPINFER_UNROLL(4)
-            for (int g = 0; g < 4; ++g) s[i][g] = fma(x[g], y, s[i][g]);
-        }
-    }
-}
 
 // Softmax step of one row: fills p[64], rescales o, updates max and sum. Keys [from, to) of the block are
 // visible.
@@ -76,64 +48,33 @@ static inline void softmax_step(F32* s, int from, int to, float* p, float* o, in
     sum += reduce_add(total);
 }
 
-// o[i][d0 .. d0+16*G) += sum over keys [from, to) of p[i][key] * V[key]
-template <bool F16, int T, int G>
-static inline void values(const float* p, const uint8_t* v, const uint8_t* next_k, int D, int d0, int from,
-                          int to, bool ahead, float* o) {
-    F32 a[T][G];
-    FOR_ROWS(i, T) {
-        DEEPINFER_UNROLL(4)
-        for (int g = 0; g < G; ++g) a[i][g] = load(o + i * D + d0 + 16 * g);
-    }
-    constexpr int bytes = 16 * G * (F16 ? 2 : 4);
-    for (int t = from; t < to; ++t) {
-        if (ahead && next_k)
-            for (int i = 0; i < bytes; i += 64)
-                prefetch(next_k + (size_t)(d0 * block * (F16 ? 2 : 4)) + (size_t)t * bytes + i);
-        F32 x[G];
-        DEEPINFER_UNROLL(4)
-        for (int g = 0; g < G; ++g) x[g] = load_kv<F16>(v, (size_t)t * D + d0 + 16 * g);
-        FOR_ROWS(i, T) {
-            const F32 w = set1(p[i * block + t]);
-            DEEPINFER_UNROLL(4)
-            for (int g = 0; g < G; ++g) a[i][g] = fma(x[g], w, a[i][g]);
-        }
-    }
-    FOR_ROWS(i, T) {
-        DEEPINFER_UNROLL(4)
-        for (int g = 0; g < G; ++g) store(o + i * D + d0 + 16 * g, a[i][g]);
-    }
-}
-
-template <bool F16, int T>
-static void block_rows(const AttentionArgs& a, int row0, int b, const uint8_t* k, const uint8_t* v,
-                       const uint8_t* next_k, int from, int to, float* o, float* top, float* sum) {
+// All rows of a tile with one block of one KV head. T rows fit into the registers at a time.
+template <class Kv, int T>
+static void block_rows(const AttentionArgs& a, const float* q, int row0, int b, const uint8_t* k,
+                       const uint8_t* v, const uint8_t* next_k, int from, int to, float* o, float* top,
+                       float* sum) {
     const int D = a.head_dim;
     F32 s[T][4];
-    scores<F16, T>(a.q + row0 * D, D, k, v, row0 == 0, s);
+    Kv::template scores<T>(q + row0 * D, D, k, row0 == 0 ? v : nullptr, s);
     alignas(64) float p[T * block];
     for (int i = 0; i < T; ++i)
         softmax_step(s[i], a.first_key[row0 + i] - b, a.last_key[row0 + i] - b, p + i * block,
                      o + (row0 + i) * D, D, top[row0 + i], sum[row0 + i]);
-    int d0 = 0;
-    for (; d0 + 64 <= D; d0 += 64) values<F16, T, 4>(p, v, next_k, D, d0, from, to, row0 == 0, o + row0 * D);
-    for (; d0 < D; d0 += 16) values<F16, T, 1>(p, v, nullptr, D, d0, from, to, false, o + row0 * D);
+    Kv::template values<T>(p, v, row0 == 0 ? next_k : nullptr, D, from, to, o + row0 * D);
 }
 
-template <bool F16>
-static void rows_of_block(const AttentionArgs& a, int b, int from, int to, const uint8_t* next_k, float* o,
-                          float* top, float* sum) {
-    const uint8_t* base = a.blocks[b / block];
-    const uint8_t *k = base + a.k_offset, *v = base + a.v_offset;
+template <class Kv>
+static void rows_of_block(const AttentionArgs& a, const float* q, int b, const uint8_t* k, const uint8_t* v,
+                          const uint8_t* next_k, int from, int to, float* o, float* top, float* sum) {
     for (int row = 0; row < a.rows;) {
         const int left = a.rows - row;
         // 12 rows are 6 + 6, 7 are 4 + 3: even tiles use the registers best, and the split does not change a
         // bit.
         const int tiles = (left + attention_rows - 1) / attention_rows, take = (left + tiles - 1) / tiles;
         switch (take) {
-#define ROWS(T)                                                             \
-    case T:                                                                 \
-        block_rows<F16, T>(a, row, b, k, v, next_k, from, to, o, top, sum); \
+#define ROWS(T)                                                               \
+    case T:                                                                   \
+        block_rows<Kv, T>(a, q, row, b, k, v, next_k, from, to, o, top, sum); \
         break;
             ROWS(1)
             default:
@@ -149,31 +90,77 @@ static void rows_of_block(const AttentionArgs& a, int b, int from, int to, const
     }
 }
 
-void attention_partials(const AttentionArgs& a) {
+template <class Kv>
+static void partials(const AttentionArgs& a) {
     const int D = a.head_dim;
+    const size_t head_floats = (size_t)a.rows * (size_t)(D + 2);
     int lowest = a.first_key[0], highest = a.last_key[0];
     for (int i = 1; i < a.rows; ++i) {
         lowest = a.first_key[i] < lowest ? a.first_key[i] : lowest;
         highest = a.last_key[i] > highest ? a.last_key[i] : highest;
     }
-    float top[attention_tile_rows], sum[attention_tile_rows];
+    Kv::prepare(a.q, a.kv_heads * a.rows, D);
     for (int part = a.first_partial; part < a.last_partial; ++part) {
-        // Values of all rows stand together while they grow: [rows][D], then max and sum.
-        float* o = a.partials + (size_t)(part - a.first_partial) * (size_t)a.rows * (size_t)(D + 2);
-        memset(o, 0, (size_t)a.rows * (size_t)D * sizeof(float));
-        for (int i = 0; i < a.rows; ++i) top[i] = masked, sum[i] = 0;
+        // Of each head: values of all rows while they grow, [rows][D], then max and sum.
+        float* first = a.partials + (size_t)(part - a.first_partial) * (size_t)a.kv_heads * head_floats;
+        float top[most_attention_heads][attention_tile_rows], sum[most_attention_heads][attention_tile_rows];
+        for (int h = 0; h < a.kv_heads; ++h) {
+            memset(first + (size_t)h * head_floats, 0, (size_t)a.rows * (size_t)D * sizeof(float));
+            for (int i = 0; i < a.rows; ++i) top[h][i] = masked, sum[h][i] = 0;
+        }
         const int end =
             (part + 1) * attention_partial_keys < highest ? (part + 1) * attention_partial_keys : highest;
         for (int b = part * attention_partial_keys; b < end; b += block) {
             if (b + block <= lowest) continue;
-            const uint8_t* next_k = b + block < end ? a.blocks[b / block + 1] + a.k_offset : nullptr;
             const int from = lowest > b ? lowest - b : 0, to = highest - b < block ? highest - b : block;
-            if (a.kv_f16)
-                rows_of_block<true>(a, b, from, to, next_k, o, top, sum);
-            else
-                rows_of_block<false>(a, b, from, to, next_k, o, top, sum);
+            // Keys and values of one head after the other are one stretch of memory; it goes on in another block.
+            for (int h = 0; h < a.kv_heads; ++h) {
+                const uint8_t* k = a.blocks[b / block] + a.k_offset + (size_t)h * a.head_stride;
+                const uint8_t* next = h + 1 < a.kv_heads ? k + a.head_stride
+                                      : b + block < end  ? a.blocks[b / block + 1] + a.k_offset
+                                                         : nullptr;
+                rows_of_block<Kv>(a, a.q + (size_t)(h * a.rows * D), b, k, k + (a.v_offset - a.k_offset),
+                                  next, from, to, first + (size_t)h * head_floats, top[h], sum[h]);
+            }
         }
-        for (int i = 0; i < a.rows; ++i) o[a.rows * D + 2 * i] = top[i], o[a.rows * D + 2 * i + 1] = sum[i];
+        for (int h = 0; h < a.kv_heads; ++h)
+            for (int i = 0; i < a.rows; ++i) {
+                float* stats = first + (size_t)h * head_floats + a.rows * D + 2 * i;
+                stats[0] = top[h][i], stats[1] = sum[h][i];
+            }
+    }
+}
+
+void attention_partials(const AttentionArgs& a) {
+    switch (a.kv_type) {
+        case KvType::f32:
+            return partials<KvFloat<false>>(a);
+        case KvType::f16:
+            return partials<KvFloat<true>>(a);
+        case KvType::bf16:
+            return partials<KvBf16<false>>(a);
+        case KvType::q8:
+            return partials<KvQ8>(a);
+    }
+}
+
+#if defined(DEEPINFER_ISA_AVX512)
+void attention_partials_bf16(const AttentionArgs& a) {
+    a.kv_type == KvType::bf16 ? partials<KvBf16<true>>(a) : attention_partials(a);
+}
+#endif
+
+void store_kv(const float* k, const float* v, size_t stride, int D, int slot, int tokens, KvType type,
+              uint8_t* k_block, uint8_t* v_block) {
+    switch (type) {
+        case KvType::f32:
+            return KvFloat<false>::store_tokens(k, v, stride, D, slot, tokens, k_block, v_block);
+        case KvType::f16:
+            return KvFloat<true>::store_tokens(k, v, stride, D, slot, tokens, k_block, v_block);
+        case KvType::bf16:
+            return KvBf16<false>::store_tokens(k, v, stride, D, slot, tokens, k_block, v_block);
+        case KvType::q8:
+            return KvQ8::store_tokens(k, v, stride, D, slot, tokens, k_block, v_block);
     }
 }
 

@@ -58,29 +58,6 @@ void scale_vector(float* x, float factor, int n) {
     for (int i = 0; i < n; i += 16) store(x + i, mul(load(x + i), set1(factor)));
 }
 
-void store_kv(const float* k, const float* v, size_t stride, int D, int slot, int tokens, bool f16,
-              uint8_t* k_block, uint8_t* v_block) {
-    if (!f16) {
-        for (int t = 0; t < tokens; ++t, k += stride, v += stride) {
-            for (int d = 0; d < D; ++d) ((float*)k_block)[d * kv_block_tokens + slot + t] = k[d];
-            memcpy((float*)v_block + (slot + t) * D, v, (size_t)D * sizeof(float));
-        }
-        return;
-    }
-    for (int t = 0; t < tokens; ++t)
-        for (int d = 0; d < D; d += 16)
-            store_f16((uint16_t*)v_block + (slot + t) * D + d, load(v + (size_t)t * stride + d));
-    uint16_t* keys = (uint16_t*)k_block + slot;
-    for (; tokens >= 16; tokens -= 16, k += 16 * stride, keys += 16)
-        for (int d = 0; d < D; ++d) store_f16(keys + d * kv_block_tokens, load_strided(k + d, (int)stride));
-    alignas(32) uint16_t h[16];
-    for (int t = 0; t < tokens; ++t, k += stride, ++keys)
-        for (int d = 0; d < D; d += 16) {
-            store_f16(h, load(k + d));
-            for (int i = 0; i < 16; ++i) keys[(d + i) * kv_block_tokens] = h[i];
-        }
-}
-
 // Any n.
 void exp_scaled(const float* x, int n, float top, float factor, float* y) {
     const F32 m = set1(top), f = set1(factor);

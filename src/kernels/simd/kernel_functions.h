@@ -15,8 +15,9 @@ void gemm_bf16(WeightLayout layout, const GemmArgs& g);
 void gemm_piece_f32(const float* panel, const float* act, int rows, int columns, float* y, size_t ldy,
                     bool add_to_y);
 void attention_partials(const AttentionArgs& args);
+void attention_partials_bf16(const AttentionArgs& args);  // where the processor has avx512_bf16
 void attention_merge(const float* first, size_t stride, int n, int rows, int row, int head_dim, float* out);
-void store_kv(const float* k, const float* v, size_t stride, int head_dim, int slot, int tokens, bool f16,
+void store_kv(const float* k, const float* v, size_t stride, int head_dim, int slot, int tokens, KvType type,
               uint8_t* k_block, uint8_t* v_block);
 void rms_norm(const float* x, const float* weight, float eps, int n, float* y);
 void rope(float* x, const float* cos_sin, int rotary_dim, bool interleaved);

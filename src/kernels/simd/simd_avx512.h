@@ -39,10 +39,19 @@ static inline F32 load_half_e8m0(const uint8_t* p) {
     return _mm512_castsi512_ps(
         _mm512_mask_sllv_epi32(bits, _mm512_cmple_epu32_mask(e, one), _mm512_set1_epi32(0x00200000), e));
 }
+// Rounded to nearest even; NaN stays NaN.
+static inline void store_bf16(uint16_t* p, F32 x) {
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i r = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    r = _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x400000));
+    _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16)));
+}
 static inline F32 add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
 static inline F32 sub(F32 a, F32 b) { return _mm512_sub_ps(a, b); }
 static inline F32 mul(F32 a, F32 b) { return _mm512_mul_ps(a, b); }
 static inline F32 div(F32 a, F32 b) { return _mm512_div_ps(a, b); }
+static inline F32 min(F32 a, F32 b) { return _mm512_min_ps(a, b); }  // min, max: b if either is NaN
 static inline F32 max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
 static inline F32 abs(F32 a) { return _mm512_abs_ps(a); }
 static inline F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }    // a*b + c

@@ -61,6 +61,13 @@ static inline F32 load_half_e8m0(const uint8_t* p) {
     EACH(16) r.v[i] = float_of_bits(p[i] < 2 ? 0x00200000u << p[i] : (uint32_t)(p[i] - 1) << 23);
     return r;
 }
+static inline void store_bf16(uint16_t* p, F32 x) {
+    EACH(16) {
+        uint32_t bits;
+        memcpy(&bits, &x.v[i], 4);
+        p[i] = (uint16_t)((x.v[i] != x.v[i] ? bits | 0x400000u : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+}
 static inline F32 add(F32 a, F32 b) {
     EACH(16) a.v[i] += b.v[i];
     return a;
@@ -75,6 +82,10 @@ static inline F32 mul(F32 a, F32 b) {
 }
 static inline F32 div(F32 a, F32 b) {
     EACH(16) a.v[i] /= b.v[i];
+    return a;
+}
+static inline F32 min(F32 a, F32 b) {
+    EACH(16) a.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i];
     return a;
 }
 static inline F32 max(F32 a, F32 b) {

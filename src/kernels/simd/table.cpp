@@ -9,7 +9,8 @@ namespace deepinfer::kernels {
 #define STRING(x) STRING2(x)
 
 static constexpr KernelTable make_table(const char* name, decltype(KernelTable::quantize) quantize,
-                                        decltype(KernelTable::gemm) gemm) {
+                                        decltype(KernelTable::gemm) gemm,
+                                        decltype(KernelTable::attention_partials) partials) {
     return {
         name,
         {DEEPINFER_ISA::float_rows, DEEPINFER_ISA::float_rows, DEEPINFER_ISA::block32_rows,
@@ -18,7 +19,7 @@ static constexpr KernelTable make_table(const char* name, decltype(KernelTable::
         quantize,
         gemm,
         DEEPINFER_ISA::gemm_piece_f32,
-        DEEPINFER_ISA::attention_partials,
+        partials,
         DEEPINFER_ISA::attention_merge,
         DEEPINFER_ISA::store_kv,
         DEEPINFER_ISA::rms_norm,
@@ -35,12 +36,14 @@ static constexpr KernelTable make_table(const char* name, decltype(KernelTable::
 
 extern const KernelTable TABLE_NAME(DEEPINFER_ISA);
 constexpr KernelTable TABLE_NAME(DEEPINFER_ISA) = make_table(STRING(DEEPINFER_ISA), DEEPINFER_ISA::quantize,
-                                                             DEEPINFER_ISA::gemm);
+                                                             DEEPINFER_ISA::gemm,
+                                                             DEEPINFER_ISA::attention_partials);
 
 #if defined(DEEPINFER_ISA_AVX512)
 extern const KernelTable table_avx512_bf16;
 constexpr KernelTable table_avx512_bf16 =
-    make_table("avx512_bf16", DEEPINFER_ISA::quantize_bf16, DEEPINFER_ISA::gemm_bf16);
+    make_table("avx512_bf16", DEEPINFER_ISA::quantize_bf16, DEEPINFER_ISA::gemm_bf16,
+               DEEPINFER_ISA::attention_partials_bf16);
 #endif
 
 }  // namespace deepinfer::kernels
