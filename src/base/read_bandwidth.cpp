@@ -1,11 +1,11 @@
 #include "base/read_bandwidth.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "base/memory_info.h"
 
@@ -14,10 +14,21 @@ namespace deepinfer {
 namespace {
 
 constexpr size_t cache_line = 64;
+constexpr size_t most_cache = size_t{1} << 30;
 
+// Of the largest cache that the first processor uses. The C library's sysconf() is no help: it multiplies by the sharing
+// processors that it believes there are, wrongly in virtual machines.
 size_t last_level_cache_bytes() {
-    const long bytes = std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE));
-    return bytes > 0 ? static_cast<size_t>(bytes) : size_t{32} << 20;
+    size_t largest = 0;
+    for (int index = 0; index < 8; ++index) {
+        std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/size");
+        size_t size = 0;  // "32768K"
+        char unit = 0;
+        if (!(file >> size)) continue;
+        file >> unit;
+        largest = std::max(largest, unit == 'M' ? size << 20 : unit == 'K' ? size << 10 : size);
+    }
+    return largest > 0 ? std::min(largest, most_cache) : size_t{32} << 20;
 }
 
 // Sixteen sums side by side, so that additions wait for memory only.

@@ -12,7 +12,7 @@ namespace deepinfer {
 class ReadBandwidth {
   public:
     // At least `least_bytes`; more if the cache asks for it. Error: resource_exhausted without that much memory.
-    static Result<ReadBandwidth> create(ThreadPool& pool, size_t least_bytes = size_t{256} << 20);
+    static Result<ReadBandwidth> create(ThreadPool& pool, size_t least_bytes = size_t{512} << 20);
 
     // One pass; 10^9 bytes per second.
     double measure();
