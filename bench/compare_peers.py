@@ -112,10 +112,12 @@ class Peer(Program):
                 sys.exit(f"--peer {text}: {path} is no program")
         self.extra = arguments.peer_options.split()
         self.help = self.help_of(bench)
+        if not self.has("-p"):
+            sys.exit(f"{bench} --help does not know -p:\n{self.help.strip()[-1000:]}")
 
-    def environment(self, tool):  # libraries beside the program are found
-        folder = str(Path(tool).resolve().parent)
-        return {"LD_LIBRARY_PATH": ":".join(filter(None, [folder, os.environ.get("LD_LIBRARY_PATH")]))}
+    @staticmethod
+    def environment(tool):  # libraries beside the program are found, and not those of another peer
+        return {"LD_LIBRARY_PATH": str(Path(tool).resolve().parent)}
 
     def help_of(self, tool):
         done = subprocess.run([tool, "--help"], capture_output=True, text=True, check=False,

@@ -24,19 +24,10 @@ std::string refusal(const std::vector<std::string>& arguments) {
 using Ints = std::vector<int>;
 
 TEST(BenchOptions, Lists) {
-    const BenchOptions options = parse({"-m",          "a,b",
-                                        "-m",          "c",
-                                        "-p",          "1,16-64*2,100-130+15",
-                                        "-n",          "0",
-                                        "-n",          "5-7",
-                                        "-t",          "1,2",
-                                        "-d=7",        "--n-depth=7,8",
-                                        "-ub",         "32",
-                                        "-b",          "64",
-                                        "-npl",        "1,4",
-                                        "--batch",     "8",
-                                        "--step-rows", "2",
-                                        "-r",          "3"});
+    const BenchOptions options =
+        parse({"-m",  "a,b",  "-m",  "c",       "-p", "1,16-64*2,100-130+15", "-n",  "0",  "-n",
+               "5-7", "-t",   "1,2", "-d",      "7",  "--n-depth=8",          "-ub", "32", "-b",
+               "64",  "-npl", "1,4", "--batch", "8",  "--step-rows",          "2",   "-r", "3"});
     EXPECT_EQ(options.models, (std::vector<std::string>{"a", "b", "c"}));
     EXPECT_EQ(options.prompts, (Ints{1, 16, 32, 64, 100, 115, 130}));
     EXPECT_EQ(options.generations, (Ints{0, 5, 6, 7}));
