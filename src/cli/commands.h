@@ -17,6 +17,7 @@ void add_serve_command(CLI::App& app, ExitStatus& exit);
 void add_chat_command(CLI::App& app, ExitStatus& exit);
 void add_generate_command(CLI::App& app, ExitStatus& exit);
 void add_bench_command(CLI::App& app, ExitStatus& exit);
+void add_perplexity_command(CLI::App& app, ExitStatus& exit);
 void add_logits_command(CLI::App& app, ExitStatus& exit);
 void add_tokenize_command(CLI::App& app, ExitStatus& exit);  // and detokenize
 void add_inspect_command(CLI::App& app, ExitStatus& exit);

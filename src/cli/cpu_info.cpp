@@ -9,8 +9,6 @@
 
 namespace deepinfer::cli {
 
-namespace {
-
 std::string processor_name() {
     std::ifstream file("/proc/cpuinfo");
     std::string line;
@@ -20,6 +18,8 @@ std::string processor_name() {
                 return line.substr(colon + 2);
     return "unknown";
 }
+
+namespace {
 
 std::string huge_pages() {
     std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");

@@ -6,5 +6,6 @@
 namespace deepinfer::cli {
 
 std::string cpu_info();
+std::string processor_name();  // as the processor calls itself; "unknown" if it does not
 
 }  // namespace deepinfer::cli

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "base/memory_info.h"
+#include "cli/kv_type.h"
 
 namespace deepinfer::cli {
 
@@ -79,10 +80,6 @@ Result<int32_t> choose_block_count(const LoadOptions& options, const kv::Layout&
 
 }  // namespace
 
-KvType chosen_kv_type(const LoadOptions& options) {
-    return options.kv_type.value_or(options.compute == kernels::Compute::f32 ? KvType::f32 : KvType::f16);
-}
-
 void add_model_options(CLI::App& command, LoadOptions& options) {
     command
         .add_option("--model,-m", options.model,
@@ -104,7 +101,8 @@ void add_engine_options(CLI::App& command, LoadOptions& options) {
     command
         .add_option_function<std::string>(
             "--kv-type", [&options](const std::string& name) { options.kv_type = kv_type_from(name); },
-            "how keys and values are stored: f16 (default), bf16 (faster over long contexts where the processor has "
+            "how keys and values are stored: f16 (default), bf16 (faster over long contexts where the "
+            "processor has "
             "BF16 dot products), q8 (half the memory), f32")
         ->check(CLI::IsMember({"f16", "bf16", "q8", "f32"}));
 }
@@ -163,7 +161,7 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
         return Error{ErrorCode::invalid_argument, "--context " + std::to_string(context) +
                                                       " is more than the model was trained for (" +
                                                       std::to_string(trained) + ")"};
-    auto kv_layout = m.model->kv_layout(chosen_kv_type(options));
+    auto kv_layout = m.model->kv_layout(options.kv_type.value_or(default_kv_type(options.compute)));
     if (!kv_layout) return std::move(kv_layout).error();
     const kv::Layout& layout = *kv_layout;
     auto count = choose_block_count(options, layout, context);

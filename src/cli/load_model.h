@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/kv_type.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
@@ -32,9 +33,6 @@ struct LoadOptions {
     bool need_tokenizer = true;
     bool quiet = false;  // no progress on stderr
 };
-
-// The type that `options` asks for.
-KvType chosen_kv_type(const LoadOptions& options);
 
 // Adds --model and --threads to a command; with an engine, --context and --kv-memory as well.
 void add_model_options(CLI::App& command, LoadOptions& options);

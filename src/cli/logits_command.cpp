@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/kv_type.h"
 #include "cli/load_model.h"
 #include "kernels/isa.h"
 
@@ -102,9 +103,7 @@ Status run(const LogitsOptions& options) {
         return Error{ErrorCode::invalid_argument, std::to_string(count + options.greedy) +
                                                       " tokens are more than the context of " +
                                                       std::to_string(model.info().context_length)};
-    auto sequence =
-        Run::create(model, options.load.compute == kernels::Compute::f32 ? KvType::f32 : KvType::f16,
-                    count + options.greedy);
+    auto sequence = Run::create(model, default_kv_type(options.load.compute), count + options.greedy);
     if (!sequence) return std::move(sequence).error();
     const int last = std::min(options.last, count), chunk = options.chunk > 0 ? options.chunk : count;
     std::vector<float> logits;

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
     deepinfer::cli::add_chat_command(app, exit);
     deepinfer::cli::add_generate_command(app, exit);
     deepinfer::cli::add_bench_command(app, exit);
+    deepinfer::cli::add_perplexity_command(app, exit);
     deepinfer::cli::add_logits_command(app, exit);
     deepinfer::cli::add_tokenize_command(app, exit);
     deepinfer::cli::add_inspect_command(app, exit);

@@ -1,41 +1,14 @@
-#include <gtest/gtest.h>
-
-#include <CLI/CLI.hpp>
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "base/json.h"
-#include "cli/commands.h"
+#include "run_command.h"
 
 namespace deepinfer::cli {
 namespace {
 
 const std::string kModels = DEEPINFER_TEST_DATA "/oracle/";
 
-struct Outcome {
-    int code = 0;
-    std::string out, err;
-};
-
 Outcome inspect(std::vector<std::string> arguments) {
-    CLI::App app("test", "deepinfer");
-    ExitStatus exit;
-    add_inspect_command(app, exit);
     arguments.insert(arguments.begin(), "inspect");
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector from its end
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
-    Outcome outcome;
-    try {
-        app.parse(arguments);
-        outcome.code = exit.code;
-    } catch (const CLI::ParseError&) {
-        outcome.code = 2;
-    }
-    outcome.out = testing::internal::GetCapturedStdout();
-    outcome.err = testing::internal::GetCapturedStderr();
-    return outcome;
+    return run_command(add_inspect_command, std::move(arguments));
 }
 
 TEST(Inspect, GgufAsText) {

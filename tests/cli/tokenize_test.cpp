@@ -1,8 +1,5 @@
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -10,15 +7,10 @@
 #include <vector>
 
 #include "../tokenizer/small_tokenizer.h"
-#include "cli/commands.h"
+#include "run_command.h"
 
 namespace deepinfer::cli {
 namespace {
-
-struct Outcome {
-    int code = 0;
-    std::string out, err;
-};
 
 class Tokenize : public testing::Test {
   protected:
@@ -35,22 +27,7 @@ class Tokenize : public testing::Test {
         const std::string path = folder_ / "input";
         std::ofstream(path, std::ios::binary) << input;
         EXPECT_NE(std::freopen(path.c_str(), "rb", stdin), nullptr);
-        CLI::App app("test", "deepinfer");
-        ExitStatus exit;
-        add_tokenize_command(app, exit);
-        std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector from its end
-        testing::internal::CaptureStdout();
-        testing::internal::CaptureStderr();
-        Outcome outcome;
-        try {
-            app.parse(arguments);
-            outcome.code = exit.code;
-        } catch (const CLI::ParseError&) {
-            outcome.code = 2;
-        }
-        outcome.out = testing::internal::GetCapturedStdout();
-        outcome.err = testing::internal::GetCapturedStderr();
-        return outcome;
+        return run_command(add_tokenize_command, std::move(arguments));
     }
     std::string model() const { return folder_ / "tokenizer.json"; }
 

@@ -26,7 +26,7 @@ class Fixture {
     Fixture(AttentionShape attention_shape, int token_count, KvType type)
         : shape(attention_shape), tokens(token_count) {
         layer.type = type;
-        layer.v_offset = kv_head_stride(type, shape.head_dim);
+        layer.v_offset = kv_head_bytes(type, shape.head_dim);
         layer.head_stride = 2 * layer.v_offset;
         block_bytes = layer.head_stride * static_cast<size_t>(shape.kv_heads);
         const int count = (tokens + 63) / 64;
