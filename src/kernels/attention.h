@@ -27,8 +27,8 @@ struct AttentionShape {
     int window = 0;  // a query sees itself and the window - 1 tokens before it; 0 = all
 };
 
-// q: [batch rows][heads * head_dim], already scaled; out likewise. Each (row, head) is computed in one fixed
-// order.
+// q: [batch rows][heads * head_dim], already multiplied by the softmax scale and by log2(e), so that the weight of a key
+// is 2^(q . k) / sum; out likewise. Each (row, head) is computed in one fixed order.
 void attention(Context& context, const AttentionShape& shape, const KvLayerView& layer,
                std::span<const AttentionSequence> sequences, const float* q, float* out);
 

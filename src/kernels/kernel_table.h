@@ -73,8 +73,7 @@ struct GemmArgs {
 // One query tile with one or more KV heads. Rows are query vectors that share a KV head; they may belong to
 // different tokens. Block layouts: simd/attention_kv.h; keys and values of a head stand one behind the other.
 struct AttentionArgs {
-    float* q =
-        nullptr;  // [kv_heads][rows][head_dim], already multiplied by the softmax scale; may be overwritten
+    float* q = nullptr;              // [kv_heads][rows][head_dim], times scale * log2(e); may be overwritten
     int kv_heads = 0;                // <= most_attention_heads
     int rows = 0;                    // <= attention_tile_rows
     int head_dim = 0;                // multiple of 16, <= most_head_dim
@@ -88,7 +87,7 @@ struct AttentionArgs {
     // Per partial and KV head: [rows][head_dim] values, then [rows] pairs of max and sum.
     float* partials = nullptr;
 };
-constexpr int attention_tile_rows = 12, most_attention_heads = 8, most_head_dim = 512;
+constexpr int attention_tile_rows = 24, most_attention_heads = 8, most_head_dim = 512;
 constexpr int attention_partial_keys = 512;
 
 struct KernelTable {

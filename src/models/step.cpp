@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numbers>
 
 namespace deepinfer::models {
 
@@ -83,7 +84,7 @@ void Step::prepare_run(const Run& run, const kv::LayerLayout& place, const Atten
         const float* cos_sin = how.rope.row(run.position + i);
         float* queries = q.data() + product(row, config_.heads * dim);
         for (int head = 0; head < config_.heads; ++head) prepare(queries + head * dim, how.q_norm, cos_sin);
-        table.scale(queries, config_.attention_scale, config_.heads * dim);
+        table.scale(queries, config_.attention_scale * std::numbers::log2e_v<float>, config_.heads * dim);
         for (int head = 0; head < kv_heads; ++head)
             prepare(k.data() + product(row * kv_heads + head, dim), how.k_norm, cos_sin);
     }

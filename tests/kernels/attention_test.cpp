@@ -85,7 +85,7 @@ class Fixture {
             s.push_back(dot), top = std::max(top, dot);
         }
         for (int t = from; t <= row; ++t) {
-            const double p = std::exp(s[static_cast<size_t>(t - from)] - top);
+            const double p = std::exp2(s[static_cast<size_t>(t - from)] - top);
             total += p, value += p * stored(v[static_cast<size_t>((t * shape.kv_heads + kv) * dim + d)]);
         }
         return value / total;

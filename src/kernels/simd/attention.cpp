@@ -5,7 +5,7 @@
 //   score of a key  = chain of fma over d = 0..D-1 in the lane of that key
 //                     bf16: chain of dot_bf16 over pairs of d, q rounded to BF16
 //                     q8: such a chain over each 32 d, then s = fma(chain, scale of the key, s)
-//   block of 64     : running maximum, rescale when it grows, p = exp(s - max), sum by a fixed tree,
+//   block of 64     : running maximum, rescale when it grows, p = 2^(s - max), sum by a fixed tree,
 //                     o[d] = chain of fma over the keys
 //                     bf16: chain of dot_bf16 over pairs of keys, p rounded to BF16; q8: with p * scale of the key
 //   partial of 512  : the unit of parallel work; partials are merged in key order
@@ -33,13 +33,13 @@ static inline void softmax_step(F32* s, int from, int to, float* p, float* o, in
     }
     F32 total = zero();
     for (int g = 0; g < 4; ++g) {
-        const F32 e = exp_negative(sub(s[g], set1(m)));
+        const F32 e = exp2_negative(sub(s[g], set1(m)));
         store(p + 16 * g, e);
         total = add(total, e);
     }
     if (m != top) {
         alignas(64) float factor[16];
-        const F32 f = exp_negative(set1(top - m));
+        const F32 f = exp2_negative(set1(top - m));
         store(factor, f);
         sum *= factor[0];
         for (int d = 0; d < D; d += 16) store(o + d, mul(f, load(o + d)));
@@ -182,7 +182,7 @@ void attention_merge(const float* first, size_t stride, int n, int rows, int row
         const float* p = first + (size_t)c * stride;
         const float* stats = p + (size_t)(rows * D + 2 * row);
         alignas(64) float factor[16];
-        const F32 f = exp_negative(set1(stats[0] - m));
+        const F32 f = exp2_negative(set1(stats[0] - m));
         store(factor, f);
         s += stats[1] * factor[0];
         for (int d = 0; d < D; d += 16) store(out + d, fma(load(p + (size_t)row * D + d), f, load(out + d)));

@@ -39,9 +39,10 @@ struct KvFloat {
 
     template <int T>
     static inline void scores(const float* q, int D, const uint8_t* k, const uint8_t* v, F32 (*s)[4]) {
+        F32 c[T][4];
         FOR_ROWS(i, T) {
             DEEPINFER_UNROLL(4)
-            for (int g = 0; g < 4; ++g) s[i][g] = zero();
+            for (int g = 0; g < 4; ++g) c[i][g] = zero();
         }
         for (int d = 0; d < D; ++d) {
             if (v) prefetch_bytes(v + (size_t)d * 64 * bytes, 64 * bytes);
@@ -51,8 +52,12 @@ struct KvFloat {
             FOR_ROWS(i, T) {
                 const F32 y = set1(q[i * D + d]);
                 DEEPINFER_UNROLL(4)
-                for (int g = 0; g < 4; ++g) s[i][g] = fma(x[g], y, s[i][g]);
+                for (int g = 0; g < 4; ++g) c[i][g] = fma(x[g], y, c[i][g]);
             }
+        }
+        FOR_ROWS(i, T) {
+            DEEPINFER_UNROLL(4)
+            for (int g = 0; g < 4; ++g) s[i][g] = c[i][g];
         }
     }
 
@@ -132,7 +137,10 @@ struct KvBf16 {
     static inline void values(const float* p, const uint8_t* v, const uint8_t* next, int D, int from, int to,
                               float* o) {
         alignas(64) uint16_t pairs[T * 64];
-        for (int i = 0; i < T * 64; i += 16) store_bf16(pairs + i, load(p + i));
+        if constexpr (Native)
+            round_native<T * 64>(p, pairs);
+        else
+            for (int i = 0; i < T * 64; i += 16) store_bf16(pairs + i, load(p + i));
         int d0 = 0;
         for (; d0 + 64 <= D; d0 += 64)
             values_in<T, 4>((const int*)pairs, v, next, D, d0, from / 2, (to + 1) / 2, o);
@@ -172,9 +180,10 @@ struct KvBf16 {
   private:
     // The same twice: with the instruction, and with what it is made of.
 #define KV_BF16_SCORES(DOT)                                                         \
+    F32 c[T][4];                                                                    \
     FOR_ROWS(i, T) {                                                                \
         DEEPINFER_UNROLL(4)                                                         \
-        for (int g = 0; g < 4; ++g) s[i][g] = zero();                               \
+        for (int g = 0; g < 4; ++g) c[i][g] = zero();                               \
     }                                                                               \
     for (int d = 0; d < D / 2; ++d) {                                               \
         if (v) prefetch_bytes(v + (size_t)d * 256, 256);                            \
@@ -183,8 +192,12 @@ struct KvBf16 {
         for (int g = 0; g < 4; ++g) x[g] = load_i32(k + (size_t)d * 256 + 64 * g);  \
         FOR_ROWS(i, T) {                                                            \
             DEEPINFER_UNROLL(4)                                                     \
-            for (int g = 0; g < 4; ++g) s[i][g] = DOT(s[i][g], x[g], q[i * D + d]); \
+            for (int g = 0; g < 4; ++g) c[i][g] = DOT(c[i][g], x[g], q[i * D + d]); \
         }                                                                           \
+    }                                                                               \
+    FOR_ROWS(i, T) {                                                                \
+        DEEPINFER_UNROLL(4)                                                         \
+        for (int g = 0; g < 4; ++g) s[i][g] = c[i][g];                              \
     }
 #define KV_BF16_VALUES(DOT)                                                                 \
     F32 a[T][G];                                                                            \
@@ -219,6 +232,12 @@ struct KvBf16 {
     }
 #if defined(DEEPINFER_ISA_AVX512)
 #define KV_DOT_NATIVE(acc, x, y) _mm512_dpbf16_ps(acc, (__m512bh)(x), (__m512bh)_mm512_set1_epi32(y))
+    // As store_bf16() does it: weights are normal numbers or 0.
+    template <int N>
+    [[gnu::noinline, gnu::target("avx512bf16")]] static void round_native(const float* x, uint16_t* y) {
+        for (int i = 0; i < N; i += 32)
+            _mm512_store_si512(y + i, (__m512i)_mm512_cvtne2ps_pbh(load(x + i + 16), load(x + i)));
+    }
     template <int T>
     [[gnu::noinline, gnu::target("avx512bf16")]] static void scores_native(const int* q, int D,
                                                                            const uint8_t* k, const uint8_t* v,

@@ -55,6 +55,19 @@ static inline F32 exp_negative(F32 x) {
     return zero_where_less(x, -87.f, scale_by_power_of_two(p, n));
 }
 
+// 2^x for x <= 0 (attention); 0 below -126. The same polynomial without the reduction by ln 2: relative error < 3e-7.
+static inline F32 exp2_negative(F32 x) {
+    const F32 n = round_even(x), r = sub(x, n);
+    F32 p = set1(1.540353039e-4f);  // ln(2)^6 / 6!, ..., ln(2)
+    p = fma(p, r, set1(1.333355815e-3f));
+    p = fma(p, r, set1(9.618129107e-3f));
+    p = fma(p, r, set1(5.550410866e-2f));
+    p = fma(p, r, set1(2.402265070e-1f));
+    p = fma(p, r, set1(6.931471806e-1f));
+    p = fma(p, r, set1(1.f));
+    return zero_where_less(x, -126.f, scale_by_power_of_two(p, n));
+}
+
 // 1 / (1 + e^-x), from the exponential of -|x|.
 static inline F32 sigmoid(F32 x) {
     const F32 e = exp_negative(sub(zero(), abs(x)));
