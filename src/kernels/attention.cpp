@@ -8,7 +8,7 @@ namespace deepinfer::kernels {
 
 namespace {
 
-// Up to 12 (token, query head) pairs of each of some KV heads, counted token by token, head by head.
+// Up to 24 (token, query head) pairs of each of some KV heads, counted token by token, head by head.
 struct Tile {
     const AttentionSequence* sequence = nullptr;
     int first_head = 0, heads = 0, first_item = 0, items = 0;

@@ -71,21 +71,8 @@ static void rows_of_block(const AttentionArgs& a, const float* q, int b, const u
         // 12 rows are 6 + 6, 7 are 4 + 3: even tiles use the registers best, and the split does not change a
         // bit.
         const int tiles = (left + attention_rows - 1) / attention_rows, take = (left + tiles - 1) / tiles;
-        switch (take) {
-#define ROWS(T)                                                               \
-    case T:                                                                   \
-        block_rows<Kv, T>(a, q, row, b, k, v, next_k, from, to, o, top, sum); \
-        break;
-            ROWS(1)
-            default:
-                if constexpr (attention_rows > 1) {
-                    switch (take) { ROWS(2) default : break; }
-                }
-                if constexpr (attention_rows > 2) {
-                    switch (take) { ROWS(3) ROWS(4) ROWS(5) ROWS(6) default : break; }
-                }
-#undef ROWS
-        }
+        with_rows<attention_rows>(
+            take, [&]<int T>() { block_rows<Kv, T>(a, q, row, b, k, v, next_k, from, to, o, top, sum); });
         row += take;
     }
 }

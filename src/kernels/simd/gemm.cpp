@@ -7,15 +7,6 @@
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
-// Calls f.template operator()<R>() with R = rows.
-template <int Max, class F>
-static inline void with_rows(int rows, F&& f) {
-    if constexpr (Max > 1) {
-        if (rows < Max) return with_rows<Max - 1>(rows, f);
-    }
-    f.template operator()<Max>();
-}
-
 // One panel x one tile. Where more is to do than to store 16 outputs, the tile goes through a buffer.
 template <int MaxRows, class Kernel>
 static inline void write_tile(const GemmArgs& g, int panel, int first_row, int rows, Kernel&& kernel) {

@@ -39,6 +39,15 @@ constexpr int block32_rows = isa_block32_rows, kquant_rows = isa_kquant_rows, fl
               attention_rows = isa_attention_rows;
 #endif
 
+// Calls f.template operator()<R>() with R = rows.
+template <int Max, class F>
+static inline void with_rows(int rows, F&& f) {
+    if constexpr (Max > 1) {
+        if (rows < Max) return with_rows<Max - 1>(rows, f);
+    }
+    f.template operator()<Max>();
+}
+
 // e^x for x <= 0 (softmax); 0 below -87. Cody-Waite reduction and a degree-6 Taylor polynomial: relative
 // error < 3e-7.
 static inline F32 exp_negative(F32 x) {
