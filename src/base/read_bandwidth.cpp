@@ -13,7 +13,7 @@ namespace deepinfer {
 
 namespace {
 
-constexpr size_t cache_line = 64;
+constexpr size_t piece_bytes = size_t{1} << 20;
 constexpr size_t most_cache = size_t{1} << 30;
 
 // Of the largest cache that the first processor uses. The C library's sysconf() is no help: it multiplies by the sharing
@@ -46,8 +46,10 @@ uint64_t sum(const uint8_t* data, size_t bytes) {
 
 }  // namespace
 
+int ReadBandwidth::pieces() const { return static_cast<int>(buffer_.size() / piece_bytes); }
+
 Result<ReadBandwidth> ReadBandwidth::create(ThreadPool& pool, size_t least_bytes) {
-    const size_t bytes = std::max(least_bytes, 8 * last_level_cache_bytes()) / cache_line * cache_line;
+    const size_t bytes = std::max(least_bytes, 8 * last_level_cache_bytes()) / piece_bytes * piece_bytes;
     if (const auto available = available_memory(); available && bytes > *available / 2)
         return Error{ErrorCode::resource_exhausted, "measuring the bandwidth of memory needs a buffer of " +
                                                         format_bytes(bytes) + "; " +
@@ -55,24 +57,21 @@ Result<ReadBandwidth> ReadBandwidth::create(ThreadPool& pool, size_t least_bytes
     auto buffer = HugeBuffer::allocate(bytes);
     if (!buffer) return std::move(buffer).error();
     ReadBandwidth result(pool, std::move(*buffer));
-    // Untouched pages would all be one page of zeros. Each thread touches what it will read.
-    const int64_t lines = static_cast<int64_t>(bytes / cache_line);
-    pool.run([&](int thread) {
-        const size_t begin = static_cast<size_t>(lines * thread / pool.threads()) * cache_line,
-                     end = static_cast<size_t>(lines * (thread + 1) / pool.threads()) * cache_line;
-        std::memset(result.buffer_.data() + begin, 1, end - begin);
+    // Untouched pages would all be one page of zeros. Cut as the reads are, so each thread touches what it will read.
+    pool.for_each_guided(result.pieces(), 1, [&](int begin, int end, int) {
+        std::memset(result.buffer_.data() + static_cast<size_t>(begin) * piece_bytes, 1,
+                    static_cast<size_t>(end - begin) * piece_bytes);
     });
     return result;
 }
 
 double ReadBandwidth::measure() {
-    const int64_t lines = static_cast<int64_t>(buffer_.size() / cache_line);
     std::atomic<uint64_t> total{0};
     const auto start = std::chrono::steady_clock::now();
-    pool_->run([&](int thread) {
-        const size_t begin = static_cast<size_t>(lines * thread / pool_->threads()) * cache_line,
-                     end = static_cast<size_t>(lines * (thread + 1) / pool_->threads()) * cache_line;
-        total.fetch_add(sum(buffer_.data() + begin, end - begin), std::memory_order_relaxed);
+    pool_->for_each_guided(pieces(), 1, [&](int begin, int end, int) {
+        total.fetch_add(sum(buffer_.data() + static_cast<size_t>(begin) * piece_bytes,
+                            static_cast<size_t>(end - begin) * piece_bytes),
+                        std::memory_order_relaxed);
     });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     // The sum must be wanted, or the compiler may leave out the reads.

@@ -20,6 +20,8 @@ class ReadBandwidth {
 
   private:
     ReadBandwidth(ThreadPool& pool, HugeBuffer buffer) : pool_(&pool), buffer_(std::move(buffer)) {}
+    int pieces() const;
+
     ThreadPool* pool_;
     HugeBuffer buffer_;
 };

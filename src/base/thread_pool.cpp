@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -24,8 +25,7 @@ void pause_briefly() {
 // and doubles after one that was worth it.
 template <class F>
 bool spin_until(int& budget_us, F&& ready) {
-    using clock = std::chrono::steady_clock;
-    const auto end = clock::now() + std::chrono::microseconds(budget_us);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(budget_us);
     do {
         for (int i = 0; i < 64; ++i) {
             if (ready()) {
@@ -34,10 +34,49 @@ bool spin_until(int& budget_us, F&& ready) {
             }
             pause_briefly();
         }
-    } while (clock::now() < end);
+    } while (std::chrono::steady_clock::now() < end);
     budget_us = std::max(shortest_spin_us, budget_us / 2);
     return ready();
 }
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// How much of its processor a worker gets, judged from time to time.
+constexpr Clock::duration window = milliseconds(10), withdrawal_step = milliseconds(20);
+constexpr Clock::duration shortest_withdrawal = milliseconds(100), longest_withdrawal = milliseconds(800);
+
+class Processor {
+  public:
+    Processor() { begin(Clock::now()); }
+    void begin(Clock::time_point at) {
+        start_ = at;
+        start_cpu_ = cpu_time();
+        slept_ = {};
+    }
+    void slept(Clock::duration time) { slept_ += time; }
+
+    // Zero while all is well. Else longer each time, until a window passes undisturbed.
+    Clock::duration time_to_withdraw() {
+        const auto now = Clock::now();
+        if (now - start_ < window) return {};
+        const auto awake = now - start_ - slept_, lost = awake - (cpu_time() - start_cpu_);
+        const bool disturbed = awake > window / 2 && 4 * lost > awake;
+        const auto rest = disturbed ? withdrawal_ : Clock::duration::zero();
+        withdrawal_ = disturbed ? std::min(2 * withdrawal_, longest_withdrawal) : shortest_withdrawal;
+        begin(now);
+        return rest;
+    }
+
+  private:
+    static Clock::duration cpu_time() {
+        timespec t{};
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+    }
+    Clock::time_point start_;
+    Clock::duration start_cpu_{}, slept_{}, withdrawal_ = shortest_withdrawal;
+};
 
 void bind_this_thread(const std::vector<int>& processors) {
     cpu_set_t set;
@@ -66,7 +105,7 @@ ThreadPool::ThreadPool(int threads, const Topology& topology, bool pin) : spin_u
 
 ThreadPool::~ThreadPool() {
     stop_.store(true, std::memory_order_relaxed);
-    epoch_.fetch_add(1, std::memory_order_release);
+    epoch_.fetch_add(1, std::memory_order_release);  // with no job that is open
     epoch_.notify_all();
     for (std::thread& worker : workers_) worker.join();
 }
@@ -117,12 +156,28 @@ bool ThreadPool::Ranges::take(int node, int& begin, int& end) {
     return false;
 }
 
-void ThreadPool::start(Job job, void* context) {
+void ThreadPool::open(Job job, void* context) {
     job_ = job;
     context_ = context;
-    pending_.store(static_cast<int32_t>(workers_.size()), std::memory_order_relaxed);
-    epoch_.fetch_add(1, std::memory_order_release);
+    const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+    state_.store(epoch << 16 | open_bit, std::memory_order_release);
+    epoch_.store(epoch, std::memory_order_release);
     epoch_.notify_all();
+}
+
+bool ThreadPool::join(uint32_t epoch) {
+    uint32_t state = state_.load(std::memory_order_relaxed);
+    do {
+        if (state >> 16 != (epoch & 0xffff) || !(state & open_bit)) return false;
+    } while (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire,
+                                           std::memory_order_relaxed));
+    return true;
+}
+
+void ThreadPool::leave() {
+    const uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
+    if (!(before & open_bit) && (before & members) == 1)
+        state_.notify_one();  // the caller waits for the last one
 }
 
 void ThreadPool::do_share(int thread) {
@@ -133,10 +188,12 @@ void ThreadPool::do_share(int thread) {
     }
 }
 
-void ThreadPool::wait() {
-    if (!spin_until(spin_us_, [this] { return pending_.load(std::memory_order_acquire) == 0; }))
-        for (int32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;)
-            pending_.wait(left, std::memory_order_acquire);
+void ThreadPool::close() {
+    state_.fetch_and(~open_bit, std::memory_order_acq_rel);
+    const auto done = [this] { return (state_.load(std::memory_order_acquire) & members) == 0; };
+    if (!spin_until(spin_us_, done))
+        for (uint32_t state; (state = state_.load(std::memory_order_acquire)) & members;)
+            state_.wait(state, std::memory_order_acquire);
     if (failed_.exchange(false, std::memory_order_relaxed))
         std::rethrow_exception(std::exchange(failure_, nullptr));
 }
@@ -146,14 +203,27 @@ void ThreadPool::work(int thread) {
         bind_this_thread({processor});
     int spin_us = longest_spin_us;
     uint32_t seen = 0;
-    for (;;) {
-        if (!spin_until(spin_us, [&] { return epoch_.load(std::memory_order_acquire) != seen; }))
+    Processor processor;
+    while (!stop_.load(std::memory_order_relaxed)) {
+        if (!spin_until(spin_us, [&] { return epoch_.load(std::memory_order_acquire) != seen; })) {
+            const auto from = Clock::now();
             epoch_.wait(seen, std::memory_order_acquire);
-        if (epoch_.load(std::memory_order_acquire) == seen) continue;
-        ++seen;
+            processor.slept(Clock::now() - from);
+        }
+        const uint32_t epoch = epoch_.load(std::memory_order_acquire);
+        if (epoch == seen) continue;
+        seen = epoch;
         if (stop_.load(std::memory_order_relaxed)) return;
+        if (!join(epoch)) continue;
         do_share(thread);
-        if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+        leave();
+        auto rest = processor.time_to_withdraw();
+        if (rest == Clock::duration::zero()) continue;
+        for (; rest > Clock::duration::zero(); rest -= withdrawal_step) {
+            if (stop_.load(std::memory_order_relaxed)) return;
+            std::this_thread::sleep_for(withdrawal_step);
+        }
+        processor.begin(Clock::now());
     }
 }
 

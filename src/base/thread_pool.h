@@ -2,15 +2,18 @@
 //
 // The calling thread is thread 0. Between phases a thread spins about as long as a wake-up costs (a park and
 // wake through the kernel is ~20 us here), then parks; so back-to-back phases cost a fraction of a
-// microsecond, an idle engine costs nothing, and a busy neighbour on the same core costs a bounded loss
-// instead of a collapse. A thread whose spinning was in vain spins less the next time.
+// microsecond and an idle engine costs nothing. A thread whose spinning was in vain spins less the next time.
+//
+// Busy neighbours: work is handed out in pieces to whoever takes part; nobody waits for a worker that has not begun.
+// A worker that gets less than three quarters of its processor withdraws for a while, because a piece that it holds
+// while another process runs in its place holds up everyone.
 //
 // Memory nodes: work that is handed out by for_each_guided() is cut into one range per memory node, always in
 // the same way, and a thread takes from its own node's range before it helps elsewhere. So what a thread
 // touched first while loading is what it reads while computing.
 //
-// Threads: run(), for_each() and for_each_guided() are called by one thread at a time (the owner); they return
-// when all work is done.
+// Threads: for_each() and for_each_guided() are called by one thread at a time (the owner); they return when all
+// work is done.
 #pragma once
 
 #include <atomic>
@@ -51,16 +54,6 @@ class ThreadPool {
         std::vector<int> before_;  // processors allowed before; empty if nothing was changed
     };
 
-    // f(thread) on every thread, thread = 0 .. threads()-1.
-    template <class F>
-    void run(F&& f) {
-        if (workers_.empty()) return f(0);
-        start([](void* context, int thread) { (*static_cast<std::remove_reference_t<F>*>(context))(thread); },
-              &f);
-        do_share(0);
-        wait();
-    }
-
     // f(begin, end, thread) over [0, count) in pieces of at most `piece`, handed out to whichever thread is
     // free.
     template <class F>
@@ -68,7 +61,7 @@ class ThreadPool {
         if (count <= 0) return;
         if (workers_.empty() || count <= piece) return f(0, count, 0);
         std::atomic<int> next{0};
-        run([&](int thread) {
+        share([&](int thread) {
             for (int begin; (begin = next.fetch_add(piece, std::memory_order_relaxed)) < count;)
                 f(begin, begin + piece < count ? begin + piece : count, thread);
         });
@@ -81,7 +74,7 @@ class ThreadPool {
         if (count <= 0) return;
         if (workers_.empty() || count <= smallest) return f(0, count, 0);
         Ranges ranges(*this, count, smallest);
-        run([&](int thread) {
+        share([&](int thread) {
             for (int begin, end; ranges.take(node_of(thread), begin, end);) f(begin, end, thread);
         });
     }
@@ -106,19 +99,33 @@ class ThreadPool {
         Range ranges_[most_nodes];
     };
 
+    // f(thread) on the calling thread and on each worker that comes while it runs.
+    template <class F>
+    void share(F&& f) {
+        open([](void* context, int thread) { (*static_cast<std::remove_reference_t<F>*>(context))(thread); },
+             &f);
+        do_share(0);
+        close();
+    }
+
     using Job = void (*)(void* context, int thread);
-    void start(Job job, void* context);
-    void do_share(int thread);  // runs the job, keeping what it throws
-    void wait();                // for all shares; throws what one of them threw
+    void open(Job job, void* context);  // to the workers
+    void close();                       // waits for those who came; throws what one share threw
+    void do_share(int thread);          // runs the job, keeping what it throws
+    bool join(uint32_t epoch);
+    void leave();
     void work(int thread);
 
-    Job job_ = nullptr;  // written before epoch_ is raised, read after it was seen raised
+    Job job_ = nullptr;  // written before state_ opens, read by those who joined
     void* context_ = nullptr;
-    int spin_us_;  // of the caller in wait(); workers keep their own
+    int spin_us_;  // of the caller in close(); workers keep their own
     std::vector<Place> places_;
-    std::vector<int> node_threads_;  // threads of each node
-    alignas(64) std::atomic<uint32_t> epoch_{0};
-    alignas(64) std::atomic<int32_t> pending_{0};
+    std::vector<int> node_threads_;               // threads of each node
+    alignas(64) std::atomic<uint32_t> epoch_{0};  // number of jobs so far; parked workers wait for the next
+    // The current job: low half of its epoch << 16 | open_bit | workers in it. A worker joins by adding itself to
+    // exactly the state it saw open, so it never touches a job that has been closed.
+    alignas(64) std::atomic<uint32_t> state_{0};
+    static constexpr uint32_t open_bit = 1u << 15, members = open_bit - 1;
     std::atomic<bool> stop_{false};
     std::atomic<bool> failed_{false};
     std::exception_ptr failure_;  // written by the share that sets failed_, read after all are done

@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <numeric>
 #include <stdexcept>
@@ -25,13 +26,31 @@ TEST(ThreadPool, EveryPieceIsDoneOnceWhateverTheNumberOfThreads) {
     }
 }
 
+// Pieces that wait for each other can only be done by as many threads.
+void meet(ThreadPool& pool) {
+    std::atomic<int> here{0};
+    pool.for_each(pool.threads(), 1, [&](int, int, int) {
+        here.fetch_add(1);
+        while (here.load() < pool.threads()) std::this_thread::yield();
+    });
+    EXPECT_EQ(here.load(), pool.threads());
+}
+
 TEST(ThreadPool, WorksAfterTheWorkersHaveParked) {
     ThreadPool pool(3);
     for (int round = 0; round < 20; ++round) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));  // far longer than the workers spin
-        std::atomic<int> ran{0};
-        pool.run([&](int) { ran.fetch_add(1); });
-        EXPECT_EQ(ran.load(), 3);
+        meet(pool);
+    }
+}
+
+TEST(ThreadPool, NobodyWaitsForAWorkerThatHasNotBegun) {
+    ThreadPool pool(2);
+    for (int round = 0; round < 1000; ++round) {
+        // The worker of this round may come late, into the next round, or not at all.
+        std::atomic<int> done{0};
+        pool.for_each(2, 1, [&](int, int, int) { done.fetch_add(1); });
+        ASSERT_EQ(done.load(), 2);
     }
 }
 
@@ -39,15 +58,53 @@ TEST(ThreadPool, AnExceptionEndsTheCallAndNotTheProcess) {
     for (int threads : {1, 2, 4}) {
         ThreadPool pool(threads);
         for (int thrower = 0; thrower < threads; ++thrower) {
-            EXPECT_THROW(pool.run([&](int thread) {
-                if (thread == thrower) throw std::runtime_error("full");
-            }),
+            EXPECT_THROW(pool.for_each(threads, 1,
+                                       [&](int begin, int, int) {
+                                           if (begin == thrower) throw std::runtime_error("full");
+                                       }),
                          std::runtime_error);
-            std::atomic<int> ran{0};
-            pool.run([&](int) { ran.fetch_add(1); });
-            EXPECT_EQ(ran.load(), threads) << "the pool works on";
+            meet(pool);  // the pool works on
         }
     }
+}
+
+// Two busy threads on one processor: the worker withdraws, the caller does the work, and later it comes back.
+TEST(ThreadPool, AWorkerWithABusyNeighbourWithdraws) {
+    const Topology here = Topology::of_this_process();
+    if (here.processors() < 2) GTEST_SKIP() << "needs two processors";
+    ThreadPool pool(2, Topology{{{here.nodes[0][0], here.nodes.back().back()}}}, true);
+    ThreadPool::PinnedCaller pinned(pool);
+    std::atomic<bool> stop{false};
+    std::thread neighbour([&] {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET(here.nodes.back().back(), &set);
+        sched_setaffinity(0, sizeof set, &set);
+        while (!stop.load(std::memory_order_relaxed)) {
+        }
+    });
+    const auto share_of_worker = [&](std::chrono::milliseconds time) {
+        int worker = 0, all = 0;
+        for (const auto end = std::chrono::steady_clock::now() + time;
+             std::chrono::steady_clock::now() < end;) {
+            std::atomic<int> by_worker{0};
+            pool.for_each(8, 1, [&](int, int, int thread) {
+                volatile int x = 0;
+                for (int i = 0; i < 20000; ++i) x = x + 1;
+                by_worker += thread;
+            });
+            worker += by_worker, all += 8;
+        }
+        return static_cast<double>(worker) / all;
+    };
+    share_of_worker(std::chrono::milliseconds(300));
+    EXPECT_LT(share_of_worker(std::chrono::milliseconds(1500)), 0.25);
+    stop = true;
+    neighbour.join();
+    // It comes back, on a quiet machine within a second.
+    double share = 0;
+    for (int i = 0; i < 200 && share < 0.1; ++i) share = share_of_worker(std::chrono::milliseconds(300));
+    EXPECT_GE(share, 0.1);
 }
 
 }  // namespace

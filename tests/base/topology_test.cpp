@@ -88,7 +88,10 @@ TEST(Topology, PinnedThreadsRunWhereTheyBelong) {
     std::set<int> where;
     {
         ThreadPool::PinnedCaller pinned(pool);
-        pool.run([&](int) {
+        std::atomic<int> here{0};
+        pool.for_each(topology.processors(), 1, [&](int, int, int) {  // one each: all wait for all
+            here.fetch_add(1);
+            while (here.load() < topology.processors()) std::this_thread::yield();
             cpu_set_t mine;
             sched_getaffinity(0, sizeof mine, &mine);
             std::lock_guard lock(mutex);
