@@ -100,6 +100,7 @@ static inline void prefetch_eighth(const uint8_t* w, int s) {
 template <WeightLayout F, int High, int R>
 static inline void sub_block_of_32(const uint8_t* w, const uint8_t* scales, const int* a, int s, I32* S) {
     const uint8_t* chunk = w + KQuant<F>::quants + KQuant<F>::chunk * (s / 2);
+    read_memory_again();
     if constexpr (R >= 6) prefetch_eighth<F>(w, s);
     I32 dot[R];
     FOR_ROWS(r, R) dot[r] = zero_i32();
@@ -115,6 +116,7 @@ template <WeightLayout F, int T, int R>
 static inline void two_sub_blocks_of_16(const uint8_t* w, const uint8_t* scales, const int* a, int half,
                                         I32* S) {
     const int t = 4 * half + T;
+    read_memory_again();
     if constexpr (R >= 4) prefetch_eighth<F>(w, t);
     DEEPINFER_UNROLL(2)
     for (int s = 0; s < 2; ++s) {
@@ -126,7 +128,7 @@ static inline void two_sub_blocks_of_16(const uint8_t* w, const uint8_t* scales,
             FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], x, a[(8 * t + 4 * s + j) * R + r]);
         }
         const I32 scale = widen_i8(scales + 16 * (2 * t + s));
-        FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot[r], scale));
+        FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot[r], scale)), settle(S[r]);
     }
 }
 

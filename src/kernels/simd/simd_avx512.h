@@ -86,6 +86,8 @@ static inline I32 load_i32(const void* p) { return _mm512_loadu_si512(p); }
 static inline void store_i32(void* p, I32 x) { _mm512_storeu_si512(p, x); }
 static inline I32 add_i32(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
 static inline I32 mul_i32(I32 a, I32 b) { return _mm512_mullo_epi32(a, b); }
+// The value is computed here and not where it is used.
+static inline void settle(I32& a) { asm volatile("" : "+v"(a)); }
 static inline F32 to_f32(I32 a) { return _mm512_cvtepi32_ps(a); }
 static inline I32 to_i32(F32 a) { return _mm512_cvtps_epi32(a); }  // round to nearest even
 static inline void store_i8(int8_t* p, I32 a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a)); }
