@@ -240,7 +240,7 @@ size_t panel_bytes(WeightLayout layout, int columns) {
 }
 
 size_t gemm_scratch_bytes(WeightLayout layout, int columns) {
-    if (activation_layout_for(layout) != ActivationLayout::int8_256) return 0;
+    if (!has_wide_form(layout)) return 0;
     const size_t panel = static_cast<size_t>(columns) / 256 * kquant_wide_bytes;
     return panel > kquant_wide_group ? panel : kquant_wide_group;
 }

@@ -25,9 +25,9 @@ template <int R>
     FOR_ROWS(r, R) acc[r] = zero();
     for (int k = 0; k < columns; k += 2, w += 64, a += 2 * R) {
         if constexpr (R >= 6) prefetch(w + 4096);
-        const I32 x = load_i32(w);
-        const F32 high = high_bf16(x), low = low_bf16(x);
+        const F32 high = high_bf16(load_i32(w));
         FOR_ROWS(r, R) acc[r] = fma_flushed(high, set1(a[R + r]), acc[r]);
+        const F32 low = low_bf16(load_i32(w));
         FOR_ROWS(r, R) acc[r] = fma_flushed(low, set1(a[r]), acc[r]);
     }
     FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
