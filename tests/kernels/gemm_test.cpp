@@ -170,10 +170,10 @@ TEST_P(Gemm, MatchesDoubleOnEveryInstructionSet) {
 }
 
 // With scales of 1 and integers as activations nothing is rounded, so every bit of the codes, the scales and the
-// mins counts: few rows and many (the two paths of the K-quants) on every instruction set.
+// mins counts: few rows and many (the two paths of Q2_K and Q3_K) on every instruction set.
 TEST_P(Gemm, IntegersAreExact) {
     const Case c = make_case(GetParam(), true);
-    const int rows = 30;
+    const int rows = 34;
     std::vector<float> x(static_cast<size_t>(rows * c.columns));
     for (size_t i = 0; i < x.size(); ++i)  // a block's largest is 127, so its scale is 1
         x[i] = i % 32 == 7 ? 127.0f : static_cast<float>(static_cast<int>(random_bits() % 255) - 127);

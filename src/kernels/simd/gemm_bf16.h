@@ -11,13 +11,6 @@
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
-// Rounded to nearest even; NaN stays NaN.
-static inline uint16_t round_to_bf16(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    return (uint16_t)((x != x ? bits | 0x400000u : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 template <int R>
 [[gnu::noinline]] static void bf16_kernel(const uint8_t* w, const float* a, int columns, float* y,
                                           size_t ldy) {
@@ -35,9 +28,12 @@ template <int R>
 
 static void bf16_quantize_floats(const float* x, size_t ldx, int R, int columns, float* out) {
     for (int r = 0; r < R; ++r)
-        for (int k = 0; k < columns; ++k) {
-            const uint32_t bits = (uint32_t)round_to_bf16(x[(size_t)r * ldx + k]) << 16;
-            memcpy(out + (size_t)k * R + r, &bits, 4);
+        for (int k = 0; k < columns; k += 16) {
+            alignas(64) uint16_t rounded[16];
+            alignas(64) float widened[16];
+            store_bf16(rounded, load(x + (size_t)r * ldx + k));
+            store(widened, load_bf16(rounded));
+            for (int i = 0; i < 16; ++i) out[(size_t)(k + i) * R + r] = widened[i];
         }
 }
 
@@ -68,7 +64,7 @@ static void bf16_quantize_pairs(const float* x, size_t ldx, int R, int columns, 
     for (int r = 0; r < R; ++r)
         for (int k = 0; k < columns; k += 16) {
             alignas(32) uint16_t rounded[16];
-            for (int i = 0; i < 16; ++i) rounded[i] = round_to_bf16(x[(size_t)r * ldx + k + i]);
+            store_bf16(rounded, load(x + (size_t)r * ldx + k));
             for (int i = 0; i < 8; ++i) memcpy(out + (size_t)(k / 2 + i) * R + r, rounded + 2 * i, 4);
         }
 }
