@@ -29,17 +29,18 @@ void copy_bytes(const uint8_t* source, int bytes, uint8_t* row) {
     for (int b = 0; b < bytes; ++b) row[16 * b] = source[b];
 }
 
-// Calls pack(source block, output, block) for every block of the panel. Each output's row is read in runs that
-// let the hardware prefetch, and a run's part of the panel stays in the first-level cache for all outputs.
+// Calls pack(source block, output, block) for every block of the panel, all outputs of a block after another: the
+// panel is written in one stream. The rows are too many streams for the hardware's prefetching, so the next panel is
+// asked for in the same order, or, if the two would not fit into the second-level cache, each stream a little ahead.
 template <class Pack>
-void each_block(const uint8_t* source, int rows, int blocks, int block_bytes, Pack&& pack) {
-    const size_t row_bytes = static_cast<size_t>(blocks) * static_cast<size_t>(block_bytes);
-    const int run = std::max(2, 1024 / block_bytes & ~1);
-    for (int first = 0; first < blocks; first += run)
+void each_block(const uint8_t* source, int rows, int blocks, size_t block_bytes, Pack&& pack) {
+    const size_t row_bytes = static_cast<size_t>(blocks) * block_bytes, panel = row_bytes * panel_outputs;
+    const size_t ahead = panel <= 512u << 10 ? panel : 256;
+    for (int b = 0; b < blocks; ++b, source += block_bytes)
         for (int i = 0; i < rows; ++i) {
-            const uint8_t* p = source + static_cast<size_t>(i) * row_bytes +
-                               static_cast<size_t>(first) * static_cast<size_t>(block_bytes);
-            for (int b = first; b < std::min(blocks, first + run); ++b, p += block_bytes) pack(p, i, b);
+            const uint8_t* p = source + static_cast<size_t>(i) * row_bytes;
+            for (size_t line = 0; line < block_bytes; line += 64) __builtin_prefetch(p + ahead + line);
+            pack(p, i, b);
         }
 }
 
@@ -156,10 +157,9 @@ void pack_q6k(const uint8_t* p, int i, uint8_t* o) {
 template <Layout F, class PackBlock>
 void pack_kquant(const uint8_t* source, int rows, int columns, TensorType type, uint8_t* panel,
                  PackBlock pack_block) {
-    each_block(source, rows, columns / 256, static_cast<int>(traits(type).block_bytes),
-               [&](const uint8_t* p, int i, int b) {
-                   pack_block(p, i, panel + static_cast<size_t>(b) * KQuant<F>::block);
-               });
+    each_block(source, rows, columns / 256, traits(type).block_bytes, [&](const uint8_t* p, int i, int b) {
+        pack_block(p, i, panel + static_cast<size_t>(b) * KQuant<F>::block);
+    });
 }
 
 }  // namespace
@@ -240,7 +240,7 @@ size_t panel_bytes(WeightLayout layout, int columns) {
 }
 
 size_t gemm_scratch_bytes(WeightLayout layout, int columns) {
-    if (activation_layout_for(layout) != ActivationLayout::int8_256) return 0;
+    if (!has_wide_form(layout)) return 0;
     const size_t panel = static_cast<size_t>(columns) / 256 * kquant_wide_bytes;
     return panel > kquant_wide_group ? panel : kquant_wide_group;
 }

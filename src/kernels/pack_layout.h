@@ -44,9 +44,11 @@ struct KQuant {
                                                            : 640;
     static constexpr int block = quants + (sub_blocks_of_32 ? 4 : 2) * chunk;
 };
-constexpr int kquant_wide_bytes = 4096 + 1024 + 256 + 128;
-constexpr int kquant_unpack_rows = 24;            // from this many rows on, unpacking once pays
-constexpr size_t kquant_wide_group = 384u << 10;  // bytes of wide panels that stay in L2
-constexpr size_t packed_group = 256u << 10;       // bytes of packed panels that stay in L2
+// Q2_K and Q3_K with many rows are unpacked once (simd/gemm_kquant_wide.h).
+constexpr bool has_wide_form(WeightLayout f) { return f == WeightLayout::q2_k || f == WeightLayout::q3_k; }
+constexpr int kquant_wide_bytes = 4096 + 1024 + 128;  // per super-block
+constexpr int kquant_wide_rows = 32;                  // from this many rows on
+constexpr size_t kquant_wide_group = 384u << 10;      // bytes of wide panels that stay in L2
+constexpr size_t packed_group = 256u << 10;           // bytes of packed panels that stay in L2
 
 }  // namespace deepinfer::kernels

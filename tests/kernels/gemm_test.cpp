@@ -170,10 +170,10 @@ TEST_P(Gemm, MatchesDoubleOnEveryInstructionSet) {
 }
 
 // With scales of 1 and integers as activations nothing is rounded, so every bit of the codes, the scales and the
-// mins counts: few rows and many (the two paths of the K-quants) on every instruction set.
+// mins counts: few rows and many (the two paths of Q2_K and Q3_K) on every instruction set.
 TEST_P(Gemm, IntegersAreExact) {
     const Case c = make_case(GetParam(), true);
-    const int rows = 30;
+    const int rows = 34;
     std::vector<float> x(static_cast<size_t>(rows * c.columns));
     for (size_t i = 0; i < x.size(); ++i)  // a block's largest is 127, so its scale is 1
         x[i] = i % 32 == 7 ? 127.0f : static_cast<float>(static_cast<int>(random_bits() % 255) - 127);
@@ -209,6 +209,38 @@ TEST_P(Gemm, SameBitsForAnyNumberOfRowsAndThreads) {
         const std::vector<float> part = product(isa, 1, Compute::serve, c, x, rows);
         ASSERT_EQ(0, std::memcmp(whole.data(), part.data(), part.size() * 4))
             << to_string(c.type) << " with " << rows << " rows";
+    }
+}
+
+// The order of BF16 products, and what becomes of subnormal numbers, is that of VDPBF16PS on every instruction set:
+// fma of the odd neighbour first; subnormal inputs and results are zero, decided after rounding to 24 bits.
+TEST(GemmBf16, SubnormalsAndOrderOnEveryInstructionSet) {
+    constexpr int columns = 32;
+    const auto multiply = [](Isa isa, const std::vector<float>& w, const std::vector<float>& x) {
+        Case c{TensorType::bf16, 16, columns, std::vector<std::byte>(16 * columns * 2)};
+        for (size_t k = 0; k < columns; ++k) {
+            const uint16_t bits = f32_to_bf16(k < w.size() ? w[k] : 0.0f);
+            std::memcpy(&c.bytes[2 * k], &bits, 2);
+        }
+        std::vector<float> row(columns);
+        std::copy(x.begin(), x.end(), row.begin());
+        return product(isa, 1, Compute::serve, c, row, 1)[0];
+    };
+    for (Isa isa : supported_isas()) {
+        SCOPED_TRACE(to_string(isa));
+        // 2^30 + 1 is 2^30: the 1 survives only where 2^30 is gone or not there yet.
+        EXPECT_EQ(1.0f, multiply(isa, {0, 0x1p30f, 1, -0x1p30f}, {0, 1, 1, 1}));
+        EXPECT_EQ(0.0f, multiply(isa, {0x1p30f, 0, -0x1p30f, 1}, {1, 0, 1, 1}));
+        EXPECT_EQ(0.0f, multiply(isa, {0x1p-130f}, {0x1p20f}));       // subnormal weight
+        EXPECT_EQ(0.0f, multiply(isa, {0x1p20f}, {0x1p-130f}));       // subnormal activation
+        EXPECT_EQ(0.0f, multiply(isa, {0x1p-70f}, {0x1p-70f}));       // subnormal product
+        EXPECT_EQ(0x1p-126f, multiply(isa, {0x1p-63f}, {0x1p-63f}));  // the smallest normal one
+        // 2^-126 - 2^-150 has 24 bits and is subnormal; rounded to a subnormal's precision it would be 2^-126.
+        EXPECT_EQ(0.0f, multiply(isa, {-0x1p-75f, 0x1p-63f}, {0x1p-75f, 0x1p-63f}));
+        EXPECT_EQ(0x1p-126f, multiply(isa, {-0x1p-76f, 0x1p-63f}, {0x1p-75f, 0x1p-63f}));
+        // The mode of the processor is as before: a subnormal product of its own is still one.
+        volatile float small = 0x1p-70f;
+        EXPECT_EQ(0x1p-140f, small * small);
     }
 }
 

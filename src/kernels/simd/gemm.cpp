@@ -66,18 +66,21 @@ static void block32_gemm(const GemmArgs& g) {
 template <WeightLayout F>
 static void kquant_gemm(const GemmArgs& g) {
     const int blocks = g.activations.columns / 256;
+    const size_t panel_bytes = (size_t)blocks * KQuant<F>::block;
+    walk<kquant_rows>(g, panels_per_group(packed_group, panel_bytes),
+                      [&](int p, int rows, const uint8_t* act, float* y, size_t ldy) {
+                          with_rows<kquant_rows>(rows, [&]<int R>() {
+                              kquant_kernel<F, R>(g.weights + (size_t)p * panel_bytes, act, blocks, y, ldy);
+                          });
+                      });
+}
+
+template <WeightLayout F>
+static void kquant_wide_gemm(const GemmArgs& g) {
+    if (g.activations.rows < kquant_wide_rows) return kquant_gemm<F>(g);
+    const int blocks = g.activations.columns / 256;
     const size_t panel_bytes = (size_t)blocks * KQuant<F>::block,
                  wide_bytes = (size_t)blocks * kquant_wide_bytes;
-    if (g.activations.rows < kquant_unpack_rows) {
-        walk<kquant_rows>(g, panels_per_group(packed_group, panel_bytes),
-                          [&](int p, int rows, const uint8_t* act, float* y, size_t ldy) {
-                              with_rows<kquant_rows>(rows, [&]<int R>() {
-                                  kquant_kernel<F, R>(g.weights + (size_t)p * panel_bytes, act, blocks, y,
-                                                      ldy);
-                              });
-                          });
-        return;
-    }
     const int step = panels_per_group(kquant_wide_group, wide_bytes);
     for (int first = g.first_panel; first < g.last_panel; first += step) {
         GemmArgs group = g;
@@ -110,10 +113,10 @@ static void float_gemm(const GemmArgs& g) {
 static void bf16_gemm(const GemmArgs& g) {
     const int columns = g.activations.columns;
     const size_t panel_bytes = (size_t)columns * 32;
-    FlushSubnormals flush;
     walk<float_rows>(g, panels_per_group(packed_group, panel_bytes),
                      [&](int p, int rows, const uint8_t* act, float* y, size_t ldy) {
                          with_rows<float_rows>(rows, [&]<int R>() {
+                             const FlushSubnormals flush;
                              bf16_kernel<R>(g.weights + (size_t)p * panel_bytes, (const float*)act, columns,
                                             y, ldy);
                          });
@@ -166,9 +169,9 @@ void gemm(WeightLayout layout, const GemmArgs& g) {
         case WeightLayout::mxfp4:
             return block32_gemm<WeightLayout::mxfp4>(g);
         case WeightLayout::q2_k:
-            return kquant_gemm<WeightLayout::q2_k>(g);
+            return kquant_wide_gemm<WeightLayout::q2_k>(g);
         case WeightLayout::q3_k:
-            return kquant_gemm<WeightLayout::q3_k>(g);
+            return kquant_wide_gemm<WeightLayout::q3_k>(g);
         case WeightLayout::q4_k:
             return kquant_gemm<WeightLayout::q4_k>(g);
         case WeightLayout::q5_k:

@@ -11,13 +11,6 @@
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
-// Rounded to nearest even; NaN stays NaN.
-static inline uint16_t round_to_bf16(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    return (uint16_t)((x != x ? bits | 0x400000u : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 template <int R>
 [[gnu::noinline]] static void bf16_kernel(const uint8_t* w, const float* a, int columns, float* y,
                                           size_t ldy) {
@@ -25,9 +18,9 @@ template <int R>
     FOR_ROWS(r, R) acc[r] = zero();
     for (int k = 0; k < columns; k += 2, w += 64, a += 2 * R) {
         if constexpr (R >= 6) prefetch(w + 4096);
-        const I32 x = load_i32(w);
-        const F32 high = high_bf16(x), low = low_bf16(x);
+        const F32 high = high_bf16(load_i32(w));
         FOR_ROWS(r, R) acc[r] = fma_flushed(high, set1(a[R + r]), acc[r]);
+        const F32 low = low_bf16(load_i32(w));
         FOR_ROWS(r, R) acc[r] = fma_flushed(low, set1(a[r]), acc[r]);
     }
     FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
@@ -35,14 +28,25 @@ template <int R>
 
 static void bf16_quantize_floats(const float* x, size_t ldx, int R, int columns, float* out) {
     for (int r = 0; r < R; ++r)
-        for (int k = 0; k < columns; ++k) {
-            const uint32_t bits = (uint32_t)round_to_bf16(x[(size_t)r * ldx + k]) << 16;
-            memcpy(out + (size_t)k * R + r, &bits, 4);
+        for (int k = 0; k < columns; k += 16) {
+            alignas(64) uint16_t rounded[16];
+            alignas(64) float widened[16];
+            store_bf16(rounded, load(x + (size_t)r * ldx + k));
+            store(widened, load_bf16(rounded));
+            for (int i = 0; i < 16; ++i) out[(size_t)(k + i) * R + r] = widened[i];
         }
 }
 
 #if defined(DEEPINFER_ISA_AVX512)
 // Only called where the processor has avx512_bf16.
+[[gnu::target("avx512bf16")]] static inline F32 dot_bf16(F32 acc, I32 a, const int& b) {
+#if defined(DEEPINFER_SMALL_TILES)
+    return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)_mm512_set1_epi32(b));
+#else
+    asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(a), "m"(b));  // see dot_u8_i8
+    return acc;
+#endif
+}
 template <int R>
 [[gnu::noinline, gnu::target("avx512bf16")]] static void bf16_dot_kernel(const uint8_t* w, const int* a,
                                                                          int columns, float* y, size_t ldy) {
@@ -50,8 +54,8 @@ template <int R>
     FOR_ROWS(r, R) acc[r] = zero();
     for (int k = 0; k < columns; k += 2, w += 64, a += R) {
         if constexpr (R >= 6) prefetch(w + 4096);
-        const __m512bh x = (__m512bh)_mm512_load_si512(w);
-        FOR_ROWS(r, R) acc[r] = _mm512_dpbf16_ps(acc[r], x, (__m512bh)_mm512_set1_epi32(a[r]));
+        const __m512i x = _mm512_load_si512(w);
+        FOR_ROWS(r, R) acc[r] = dot_bf16(acc[r], x, a[r]);
     }
     FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
 }
@@ -60,7 +64,7 @@ static void bf16_quantize_pairs(const float* x, size_t ldx, int R, int columns, 
     for (int r = 0; r < R; ++r)
         for (int k = 0; k < columns; k += 16) {
             alignas(32) uint16_t rounded[16];
-            for (int i = 0; i < 16; ++i) rounded[i] = round_to_bf16(x[(size_t)r * ldx + k + i]);
+            store_bf16(rounded, load(x + (size_t)r * ldx + k));
             for (int i = 0; i < 8; ++i) memcpy(out + (size_t)(k / 2 + i) * R + r, rounded + 2 * i, 4);
         }
 }

@@ -36,7 +36,7 @@ template <WeightLayout F, int R>
         // With many rows one block outlasts the reorder window, so ask for the stream 4 KiB ahead; with few,
         // the hardware streamer is enough and hints cost bandwidth.
         if constexpr (R >= 6)
-            for (int i = 0; i < L::header + L::group; i += 64) prefetch(header + 4096 + i);
+            for (int i = -L::header; i < L::group; i += 64) prefetch(w + 4096 + i);
         const uint8_t* scales = header + g % L::shared * 2 * L::scales;
         const uint8_t* q = w + 2 * L::high;
         DEEPINFER_UNROLL(1)

@@ -4,9 +4,8 @@
 //     S   = sum over sub-blocks of scale_s * dot_s      exact int32 (|S| < 2^26), so its inner order is free
 //     acc = fma(float(S), d * dx, acc)
 //     Q2_K, Q4_K, Q5_K:  Z = sum of min_s * sum_s (exact);   acc = fnma(float(Z), dmin * dx, acc)
-// Two paths with equal results: packed (few rows; weights are unpacked in registers) and wide (many rows; a
-// group of panels is unpacked to bytes once, then all row tiles run over it in L2). Wide values of Q4_K, Q5_K,
-// Q6_K have int32 scales beside them; those of Q2_K and Q3_K are multiplied by their scales, which fits a byte.
+// Weights are unpacked in registers. Q2_K and Q3_K with many rows have a second path with equal results
+// (gemm_kquant_wide.h); for the others it was measured to be slower.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -17,7 +16,6 @@ namespace deepinfer::kernels::DEEPINFER_ISA {
 
 constexpr int kquant_record = 340;        // activation bytes per row and super-block
 constexpr size_t kquant_prefetch = 2304;  // distance in bytes
-constexpr int q3k_wide_offset = 124;      // scale * value is in [-124, 128]
 
 // The scales, and mins, of a super-block as bytes: 16 outputs per sub-block.
 struct alignas(64) KQuantScales {
@@ -100,6 +98,7 @@ static inline void prefetch_eighth(const uint8_t* w, int s) {
 template <WeightLayout F, int High, int R>
 static inline void sub_block_of_32(const uint8_t* w, const uint8_t* scales, const int* a, int s, I32* S) {
     const uint8_t* chunk = w + KQuant<F>::quants + KQuant<F>::chunk * (s / 2);
+    read_memory_again();
     if constexpr (R >= 6) prefetch_eighth<F>(w, s);
     I32 dot[R];
     FOR_ROWS(r, R) dot[r] = zero_i32();
@@ -111,22 +110,39 @@ static inline void sub_block_of_32(const uint8_t* w, const uint8_t* scales, cons
     const I32 scale = widen_u8(scales + 16 * s);
     FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot[r], scale));
 }
+// Values times scale: a product is < 256, so the two bytes of a 16-bit lane can be multiplied at once. Cheaper than
+// scaling each row's sum from some rows on.
+static inline U8 q2k_scaled(U8 x, I32 scale) {
+    return mul_u16(x, as_u8(or_i32(scale, shift_left_i32(scale, 16))));
+}
+constexpr int q2k_scaled_rows = 4;
+
 template <WeightLayout F, int T, int R>
 static inline void two_sub_blocks_of_16(const uint8_t* w, const uint8_t* scales, const int* a, int half,
                                         I32* S) {
     const int t = 4 * half + T;
+    read_memory_again();
     if constexpr (R >= 4) prefetch_eighth<F>(w, t);
+    const uint8_t* values = w + KQuant<F>::quants + KQuant<F>::chunk * half;
     DEEPINFER_UNROLL(2)
     for (int s = 0; s < 2; ++s) {
+        const I32 scale = widen_i8(scales + 16 * (2 * t + s));
+        if constexpr (F == WeightLayout::q2_k && R >= q2k_scaled_rows) {
+            DEEPINFER_UNROLL(4)
+            for (int j = 0; j < 4; ++j) {
+                const U8 x = q2k_scaled(quarter_line<F, T>(values, 4 * s + j), scale);
+                FOR_ROWS(r, R) S[r] = dot_u8_i8(S[r], x, a[(8 * t + 4 * s + j) * R + r]);
+            }
+            continue;
+        }
         I32 dot[R];
         FOR_ROWS(r, R) dot[r] = F == WeightLayout::q2_k ? zero_i32() : set1_i32(a[(68 + 2 * t + s) * R + r]);
         DEEPINFER_UNROLL(4)
         for (int j = 0; j < 4; ++j) {
-            const U8 x = quarter_line<F, T>(w + KQuant<F>::quants + KQuant<F>::chunk * half, 4 * s + j);
+            const U8 x = quarter_line<F, T>(values, 4 * s + j);
             FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], x, a[(8 * t + 4 * s + j) * R + r]);
         }
-        const I32 scale = widen_i8(scales + 16 * (2 * t + s));
-        FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot[r], scale));
+        FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot[r], scale)), settle(S[r]);
     }
 }
 

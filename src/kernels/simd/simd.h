@@ -31,6 +31,10 @@
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
+// A line that is read several times is read from the first-level cache each time: kept in registers, as GCC
+// would have it, it drives the accumulators out.
+static inline void read_memory_again() { asm volatile("" ::: "memory"); }
+
 // Rows of a register tile: as many as there are registers for accumulators.
 #if defined(DEEPINFER_SMALL_TILES)
 constexpr int block32_rows = 2, kquant_rows = 2, float_rows = 2, attention_rows = 2;

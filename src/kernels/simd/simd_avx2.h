@@ -135,6 +135,7 @@ static inline I32 add_i32(I32 a, I32 b) {
 static inline I32 mul_i32(I32 a, I32 b) {
     return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
 }
+static inline void settle(I32& a) { asm volatile("" : "+x"(a.lo), "+x"(a.hi)); }
 static inline F32 to_f32(I32 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 static inline I32 to_i32(F32 a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 static inline void store_i8(int8_t* p, I32 a) {

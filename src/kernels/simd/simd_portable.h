@@ -156,6 +156,7 @@ static inline I32 mul_i32(I32 a, I32 b) {
     EACH(16) a.v[i] *= b.v[i];
     return a;
 }
+static inline void settle(I32&) {}
 static inline F32 to_f32(I32 a) {
     F32 r;
     EACH(16) r.v[i] = (float)a.v[i];
