@@ -110,14 +110,20 @@ int populate(const HugeBuffer& memory, int advice, ThreadPool& pool, const Progr
     return error.load(std::memory_order_relaxed);
 }
 
-// Free pages of this size that no mapping has reserved.
-std::string free_huge_pages(uint64_t page_bytes) {
-    const std::string folder =
-        "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(page_bytes >> 10) + "kB/";
+// Of the file system in which the file is; nothing if that is not known.
+std::optional<uint64_t> free_bytes_of(int descriptor) {
+    struct statfs info = {};
+    if (::fstatfs(descriptor, &info) != 0) return std::nullopt;
+    const auto page = static_cast<uint64_t>(info.f_bsize);
+    const uint64_t free = uint64_t{info.f_bavail} * page;
+    if (info.f_type != HUGETLBFS_MAGIC) return free;
+    // What the system has of these pages, less what mappings have reserved; and the mount's limit, if it has one.
+    const std::string folder = "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(page >> 10) + "kB/";
     std::ifstream free_file(folder + "free_hugepages"), reserved_file(folder + "resv_hugepages");
-    uint64_t free = 0, reserved = 0;
-    if (!(free_file >> free) || !(reserved_file >> reserved)) return "an unknown number";
-    return std::to_string(free - std::min(free, reserved));
+    uint64_t pages = 0, reserved = 0;
+    if (!(free_file >> pages) || !(reserved_file >> reserved)) return std::nullopt;
+    const uint64_t unreserved = (pages - std::min(pages, reserved)) * page;
+    return info.f_blocks > 0 ? std::min(free, unreserved) : unreserved;
 }
 
 }  // namespace
@@ -220,27 +226,24 @@ Result<WeightFileBuilder> WeightFileBuilder::start(const fs::path& path, const N
 }
 
 Error WeightFileBuilder::no_room(int error_number) const {
-    std::string text = "no room for weight file " + path_.string() + ": ";
-    if (place_ == WeightPlace::huge_page_file) {
-        text += std::to_string(header_.file_bytes / page_bytes_) + " huge pages of " +
-                format_bytes(page_bytes_) + " are needed, " + free_huge_pages(page_bytes_) +
-                " are free; raise vm.nr_hugepages (and the size of the mounted file system, if it has one)";
-    } else {
-        struct statfs info = {};
-        const bool known = ::fstatfs(descriptor_, &info) == 0;
-        text += format_bytes(header_.file_bytes) + " are needed, " +
-                (known ? format_bytes(uint64_t{info.f_bavail} * static_cast<uint64_t>(info.f_bsize))
-                       : "too few") +
-                " are free in its file system";
-    }
+    const auto amount = [this](uint64_t bytes) {
+        return place_ == WeightPlace::huge_page_file
+                   ? std::to_string(bytes / page_bytes_) + " huge pages of " + format_bytes(page_bytes_)
+                   : format_bytes(bytes);
+    };
+    std::string text = "no room for weight file " + path_.string() + " (" + reason(error_number) +
+                       "): it needs " + amount(header_.file_bytes);
+    if (free_bytes_) text += ", its file system has " + amount(*free_bytes_) + " free";
+    if (place_ == WeightPlace::huge_page_file) text += "; vm.nr_hugepages reserves huge pages";
     std::error_code ignored;
     if (fs::exists(path_, ignored))
-        text += "; the file that is there is not replaced before the new one is complete, but may be removed";
-    return {ErrorCode::resource_exhausted, text + " (" + reason(error_number) + ")"};
+        text += "; the old file stays until the new one is complete, unless it is removed by hand";
+    return {ErrorCode::resource_exhausted, text};
 }
 
 Status WeightFileBuilder::reserve(const WeightIdentity& identity, ThreadPool& pool) {
     header_.identity = identity;
+    free_bytes_ = free_bytes_of(descriptor_);
     const uint64_t bytes = weight_header_bytes + identity.data_bytes + HugeBuffer::read_ahead;
     header_.file_bytes = (bytes + page_bytes_ - 1) / page_bytes_ * page_bytes_;
     if (::ftruncate(descriptor_, static_cast<off_t>(header_.file_bytes)) != 0)

@@ -64,7 +64,8 @@ class WeightFileBuilder {
     int descriptor_;
     std::filesystem::path path_, unfinished_;
     WeightPlace place_;
-    uint64_t page_bytes_;  // of the file system
+    uint64_t page_bytes_;                 // of the file system
+    std::optional<uint64_t> free_bytes_;  // before anything was taken
     WeightFileHeader header_;
     HugeBuffer memory_;
 };
