@@ -20,6 +20,9 @@
 #define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_COLLAPSE  // Linux 6.1
+#define MADV_COLLAPSE 25
+#endif
 
 namespace deepinfer::models {
 
@@ -264,6 +267,8 @@ Status WeightFileBuilder::take_pages(ThreadPool& pool) {
     if (error == EINVAL)  // an older kernel; this takes small pages
         error = allocate(descriptor_, header_.file_bytes);
     if (error != 0) return no_room(error == EFAULT ? ENOSPC : error);
+    // A tmpfs that does not give huge pages when asked (/dev/shm usually does not) joins small ones when told. A wish.
+    if (place_ == WeightPlace::memory_file) populate(memory_, MADV_COLLAPSE, pool, {});
     return {};
 }
 
