@@ -21,7 +21,7 @@ build_packages() {
     have pkg-config || echo pkg-config
     # Boost 1.81 or newer. Debian 12 has it beside its default 1.74, which it replaces.
     if [ "$(codename)" = bookworm ]; then boost=1.81; fi
-    printf '%s\n' "libboost$boost-dev" ca-certificates libssl-dev libcli11-dev libpcre2-dev libutf8proc-dev
+    printf '%s\n' "libboost$boost-dev" ca-certificates libssl-dev libcli11-dev libpcre2-dev libutf8proc-dev libxxhash-dev
     rust_packages
 }
 

@@ -47,20 +47,24 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     if (!S_ISREG(info.st_mode))
         return Error{ErrorCode::invalid_argument, path.string() + " is not a regular file"};
     const size_t size = static_cast<size_t>(info.st_size);
-    if (size == 0) return MappedFile();
+    const int64_t modified = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+    if (size == 0) return MappedFile(nullptr, 0, modified);
     void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
     if (data == MAP_FAILED) return system_error(path, "map", errno);
-    return MappedFile(static_cast<const std::byte*>(data), size);
+    return MappedFile(static_cast<const std::byte*>(data), size, modified);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      modified_ns_(other.modified_ns_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     if (this != &other) {
         unmap();
         data_ = std::exchange(other.data_, nullptr);
         size_ = std::exchange(other.size_, 0);
+        modified_ns_ = other.modified_ns_;
     }
     return *this;
 }

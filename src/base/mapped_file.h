@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 
@@ -25,6 +26,7 @@ class MappedFile {
     ~MappedFile();
 
     std::span<const std::byte> bytes() const { return {data_, size_}; }
+    int64_t modified_ns() const { return modified_ns_; }  // since 1970, when the file was opened
 
     // Drops the resident pages that lie wholly inside `range` from this process. They stay in the system's
     // page cache, where they cost nothing once memory is wanted, so reading them again is correct and often
@@ -32,11 +34,13 @@ class MappedFile {
     void release_pages(std::span<const std::byte> range) const;
 
   private:
-    MappedFile(const std::byte* data, size_t size) : data_(data), size_(size) {}
+    MappedFile(const std::byte* data, size_t size, int64_t modified_ns)
+        : data_(data), size_(size), modified_ns_(modified_ns) {}
     void unmap();
 
     const std::byte* data_ = nullptr;
     size_t size_ = 0;
+    int64_t modified_ns_ = 0;
 };
 
 }  // namespace deepinfer

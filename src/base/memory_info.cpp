@@ -50,8 +50,9 @@ std::optional<Group> group_of(const std::string& folder, bool version2) {
     const auto limit = number_in(folder + (version2 ? "/memory.max" : "/memory.limit_in_bytes"));
     const auto used = number_in(folder + (version2 ? "/memory.current" : "/memory.usage_in_bytes"));
     if (!limit || !used || *limit >= (uint64_t{1} << 60)) return std::nullopt;  // no limit
+    const std::string stat = folder + "/memory.stat", of_all = version2 ? "" : "total_";
     return Group{*limit, *used,
-                 entry_in(folder + "/memory.stat", version2 ? "inactive_file" : "total_inactive_file")};
+                 entry_in(stat, of_all + "inactive_file") + entry_in(stat, of_all + "active_file")};
 }
 
 }  // namespace

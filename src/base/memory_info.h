@@ -7,8 +7,9 @@
 
 namespace deepinfer {
 
-// Bytes available without swapping: the kernel's estimate, or what the process's control group leaves if that is less
-// (its page cache counts as free: it is given back under pressure). Nothing if it cannot be determined.
+// Bytes available without swapping: the kernel's estimate, or what the process's control group leaves if that is less.
+// Either way cached pages of files on disks count as available, whoever maps them: they are given back under pressure.
+// Pages of memory file systems (tmpfs, hugetlbfs) do not. Nothing if it cannot be determined.
 std::optional<uint64_t> available_memory();
 
 std::string format_bytes(uint64_t bytes);  // "1.4 GiB"

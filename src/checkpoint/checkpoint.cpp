@@ -51,6 +51,11 @@ class LoadedCheckpoint final : public Checkpoint {
     const std::string& config_json() const override { return config_json_; }
     const std::vector<Tensor>& tensors() const override { return contents_.tensors; }
     uint64_t file_bytes() const override { return file_bytes_; }
+    std::vector<FileStamp> files() const override {
+        std::vector<FileStamp> stamps;
+        for (const MappedFile& file : files_) stamps.push_back({file.bytes().size(), file.modified_ns()});
+        return stamps;
+    }
 
     const Tensor* find(std::string_view name) const override {
         const auto found =

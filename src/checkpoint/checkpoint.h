@@ -70,6 +70,12 @@ class Metadata {
     std::map<std::string, MetadataValue, std::less<>> values;
 };
 
+// What tells whether a file is still the one it was, without reading it.
+struct FileStamp {
+    uint64_t bytes = 0;
+    int64_t modified_ns = 0;  // since 1970
+};
+
 class Checkpoint {
   public:
     // `path`: a .gguf file, a .safetensors file, or a folder holding model.safetensors or
@@ -87,6 +93,8 @@ class Checkpoint {
     virtual const std::vector<Tensor>& tensors() const = 0;       // in file order
     virtual const Tensor* find(std::string_view name) const = 0;  // nullptr if there is none
     virtual uint64_t file_bytes() const = 0;                      // of all files together
+    // Of the files with tensors, in the order in which tensors() goes through them; empty for parsed bytes.
+    virtual std::vector<FileStamp> files() const { return {}; }
     // Tells the kernel that the pages of this range are no longer needed (after repacking). Never fails
     // loudly.
     virtual void release_pages(std::span<const std::byte> range) const = 0;

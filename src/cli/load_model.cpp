@@ -35,6 +35,11 @@ class LoadingBar {
         }
         shown_ = percent;
     }
+    void say(const std::string& line) {
+        if (quiet_) return;
+        std::fprintf(stderr, "%s%s\n", terminal_ && shown_ >= 0 ? "\n" : "", line.c_str());
+        shown_ = -1;
+    }
 
   private:
     bool quiet_, terminal_;
@@ -50,9 +55,11 @@ std::string display_name(const std::filesystem::path& path) {
 
 // Blocks for the KV cache: what was asked for; else a quarter of the free memory, but no more than all running
 // sequences could fill, and no less than one sequence of the whole context if the memory has room for it.
-Result<int32_t> choose_block_count(const LoadOptions& options, const kv::Layout& layout, int32_t context) {
+Result<int32_t> choose_block_count(const LoadOptions& options, const models::ModelInfo& info,
+                                   const kv::Layout& layout, int32_t context) {
     const uint64_t block = layout.block_bytes;
-    const std::optional<uint64_t> available = available_memory();
+    std::optional<uint64_t> available = available_memory();
+    if (available) *available -= std::min(*available, info.cached_bytes());
     const uint64_t per_sequence =
         static_cast<uint64_t>((context + kv::block_tokens - 1) / kv::block_tokens) + 1;
     uint64_t count = 0;
@@ -85,6 +92,8 @@ void add_model_options(CLI::App& command, LoadOptions& options) {
         .add_option("--model,-m", options.model,
                     "GGUF file, safetensors file, or folder with config.json and safetensors")
         ->required();
+    command.add_option("--weight-file", options.weight_file,
+                       "keep the packed weights in this file, for the next start and other processes");
     command.add_option("--threads,-t", options.threads, "threads that compute (0: all processors)")
         ->check(CLI::Range(0, 1024));
 }
@@ -138,6 +147,8 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options) {
     models::LoadOptions load;
     load.compute = options.compute;
     load.isa = m.isa;
+    load.weight_file = options.weight_file;
+    load.notice = [&bar](const std::string& line) { bar.say(line); };
     load.progress = [&bar](uint64_t done, uint64_t total) { bar.update(done, total); };
     auto model = models::Model::load(*m.checkpoint, *m.pool, load);
     if (!model) return std::move(model).error();
@@ -164,7 +175,7 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     auto kv_layout = m.model->kv_layout(options.kv_type.value_or(default_kv_type(options.compute)));
     if (!kv_layout) return std::move(kv_layout).error();
     const kv::Layout& layout = *kv_layout;
-    auto count = choose_block_count(options, layout, context);
+    auto count = choose_block_count(options, m.model->info(), layout, context);
     if (!count) return std::move(count).error();
     auto blocks = kv::BlockPool::create(layout, *count);
     if (!blocks) return std::move(blocks).error();
@@ -179,14 +190,15 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     loaded.engine = engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine);
     if (!options.quiet) {
         const models::ModelInfo& info = m.model->info();
-        std::fprintf(stderr,
-                     "%s: %.0f million parameters, %s packed and %s mapped; KV cache of %lld tokens, %s; %d "
-                     "threads, %s\n",
-                     m.name.c_str(), static_cast<double>(info.parameters) / 1e6,
-                     format_bytes(info.weight_bytes).c_str(), format_bytes(info.mapped_bytes).c_str(),
-                     static_cast<long long>(*count) * kv::block_tokens,
-                     format_bytes(static_cast<uint64_t>(*count) * layout.block_bytes).c_str(),
-                     m.pool->threads(), kernels::to_string(m.isa));
+        std::fprintf(
+            stderr,
+            "%s: %.0f million parameters, %s packed in %s and %s mapped; KV cache of %lld tokens, %s; %d "
+            "threads, %s\n",
+            m.name.c_str(), static_cast<double>(info.parameters) / 1e6,
+            format_bytes(info.weight_bytes).c_str(), to_string(info.weight_place),
+            format_bytes(info.mapped_bytes).c_str(), static_cast<long long>(*count) * kv::block_tokens,
+            format_bytes(static_cast<uint64_t>(*count) * layout.block_bytes).c_str(), m.pool->threads(),
+            kernels::to_string(m.isa));
     }
     if (!options.quiet && loaded.engine->context_length() < context)
         std::fprintf(

@@ -21,6 +21,26 @@ int smallest_piece(int rows) { return rows <= 12 ? 4 : 1; }
 
 int panel_count(int outputs) { return (outputs + panel_outputs - 1) / panel_outputs; }
 
+void pack_panels(const Packing& matrix, WeightLayout layout, int begin, int end, const PackedSlice& done,
+                 int thread) {
+    const MatrixView& view = matrix.view;
+    const int rows = static_cast<int>(view.rows), columns = static_cast<int>(view.columns);
+    const size_t panel = panel_bytes(layout, columns),
+                 source = panel_outputs * row_bytes(view.type, static_cast<size_t>(columns));
+    const int slice = std::max(1, static_cast<int>((size_t{1} << 20) / source));
+    for (int first = begin; first < end; first += slice) {
+        const int last = std::min(first + slice, end);
+        for (int p = first; p < last; ++p)
+            pack_panel(layout, view.data.data() + static_cast<size_t>(p) * source,
+                       std::min(panel_outputs, rows - p * panel_outputs), columns,
+                       matrix.memory + static_cast<size_t>(p) * panel);
+        if (!done) continue;
+        const size_t from = static_cast<size_t>(first) * source,
+                     to = std::min(static_cast<size_t>(last) * source, view.data.size());
+        done(view.data.subspan(from, to - from), static_cast<size_t>(last - first) * panel, thread);
+    }
+}
+
 }  // namespace
 
 uint8_t* Context::scratch(int thread, size_t bytes) {
@@ -80,23 +100,34 @@ size_t Linear::packed_bytes(const MatrixView& view, Compute compute) {
     return panels * panel_bytes(*layout, static_cast<int>(view.columns));
 }
 
-Linear::Linear(Context& context, const MatrixView& view, Compute compute, uint8_t* memory)
+Linear::Linear(const MatrixView& view, Compute compute, const uint8_t* memory)
     : outputs_(static_cast<int>(view.rows)), columns_(static_cast<int>(view.columns)) {
-    const auto layout = packed_layout(view.type, compute);
-    if (!layout) {
+    if (const auto layout = packed_layout(view.type, compute)) {
+        layout_ = *layout;
+        packed_ = memory;
+    } else {
         rows_ = view;
-        return;
     }
-    layout_ = *layout;
-    packed_ = memory;
-    const int panels = (outputs_ + panel_outputs - 1) / panel_outputs;
-    const size_t panel = panel_bytes(layout_, columns_),
-                 row = row_bytes(view.type, static_cast<size_t>(columns_));
-    context.pool.for_each(panels, 16, [&](int begin, int end, int) {
-        for (int p = begin; p < end; ++p)
-            pack_panel(layout_, view.data.data() + static_cast<size_t>(p) * panel_outputs * row,
-                       std::min(panel_outputs, outputs_ - p * panel_outputs), columns_,
-                       memory + static_cast<size_t>(p) * panel);
+}
+
+Linear::Linear(Context& context, const MatrixView& view, Compute compute, uint8_t* memory)
+    : Linear(view, compute, memory) {
+    const Packing matrix{view, memory};
+    pack(context, {&matrix, 1}, compute);
+}
+
+void pack(Context& context, std::span<const Packing> matrices, Compute compute, const PackedSlice& done) {
+    int panels = 0;
+    for (const Packing& m : matrices) panels += panel_count(static_cast<int>(m.view.rows));
+    context.pool.for_each_guided(panels, 4, [&](int begin, int end, int thread) {
+        int first = 0;  // of the matrix's panels in the common count
+        for (const Packing& m : matrices) {
+            const auto layout = packed_layout(m.view.type, compute);
+            const int count = panel_count(static_cast<int>(m.view.rows)), from = std::max(begin - first, 0),
+                      to = std::min(end - first, count);
+            if (layout && from < to) pack_panels(m, *layout, from, to, done, thread);
+            first += count;
+        }
     });
 }
 

@@ -84,15 +84,29 @@ class Activations {
     Form forms_[activation_layouts];
 };
 
+// A matrix and where it is to be packed: packed_bytes() long, zeroed, 64-byte aligned.
+struct Packing {
+    MatrixView view;
+    uint8_t* memory = nullptr;
+};
+// Told by the packing threads about each slice of a matrix (about a MiB) when it is done.
+using PackedSlice = std::function<void(std::span<const std::byte> source, size_t packed_bytes, int thread)>;
+
+// Packs the matrices of one multiply(). Panels are handed out as multiply() does it, so that memory is first touched
+// by a thread of the node that will read it.
+void pack(Context& context, std::span<const Packing> matrices, Compute compute, const PackedSlice& done = {});
+
 struct Product;
 
 class Linear {
   public:
-    // Takes over the matrix: packed into `memory` (packed_bytes() long, zeroed, 64-byte aligned) if there is
-    // a kernel for it, else only referenced, so that `view.data` must stay mapped. Requires columns % 16 ==
-    // 0.
+    // Bytes the matrix takes packed; 0 if there is no kernel for it, so that it is used as stored.
     static size_t packed_bytes(const MatrixView& view, Compute compute);
     Linear() = default;
+    // The matrix that pack() wrote to `memory`. One that is not packed is referenced: `view.data` must stay
+    // mapped. Requires columns % 16 == 0.
+    Linear(const MatrixView& view, Compute compute, const uint8_t* memory);
+    // The same after packing it.
     Linear(Context& context, const MatrixView& view, Compute compute, uint8_t* memory);
 
     int outputs() const { return outputs_; }

@@ -32,6 +32,10 @@ namespace deepinfer::kernels {
 
 enum class Compute { serve, f32 };  // linear.h says what they mean
 
+// Raised whenever a layout's bytes change, so that packed weights kept in files are built anew. The test of the packed
+// bytes (tests/kernels/pack_test.cpp) fails until that is done.
+constexpr uint32_t pack_version = 1;
+
 // The layout with a kernel that computes on this stored type directly; nothing if there is none.
 std::optional<WeightLayout> packed_layout(TensorType type, Compute compute);
 

@@ -22,6 +22,7 @@ void AttentionWeights::weigh(Weights& w, const DecoderConfig& config, int layer)
     w.matrix(q, "blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", layer, q_width, hidden);
     w.matrix(k, "blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight", layer, kv_width, hidden);
     w.matrix(v, "blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight", layer, kv_width, hidden);
+    w.together(3);
     w.matrix(o, "blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", layer, hidden,
              q_width);
 }
@@ -30,6 +31,7 @@ void FeedForwardWeights::weigh(Weights& w, const DecoderConfig& config, int laye
     const int hidden = config.hidden, ffn = config.ffn;
     w.matrix(gate, "blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", layer, ffn, hidden);
     w.matrix(up, "blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight", layer, ffn, hidden);
+    w.together(2);
     w.matrix(down, "blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight", layer, hidden, ffn);
 }
 

@@ -28,6 +28,20 @@ Error unknown_architecture(const std::string& name) {
 
 }  // namespace
 
+const char* to_string(WeightPlace place) {
+    switch (place) {
+        case WeightPlace::private_memory:
+            return "private memory";
+        case WeightPlace::disk_file:
+            return "a file on a disk, shared";
+        case WeightPlace::memory_file:
+            return "a file in memory (tmpfs), shared";
+        case WeightPlace::huge_page_file:
+            return "a file of huge pages (hugetlbfs), shared";
+    }
+    return "";
+}
+
 Result<std::unique_ptr<Model>> Model::load(const checkpoint::Checkpoint& checkpoint, ThreadPool& pool,
                                            const LoadOptions& options) {
     auto name = read_architecture(checkpoint);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -33,28 +34,48 @@ struct Batch {
     std::vector<int32_t> logit_rows;       // rows whose logits are wanted, increasing
 };
 
+// Where the packed weights are. Files are shared with other processes.
+enum class WeightPlace {
+    private_memory,
+    disk_file,       // in the page cache, which the system counts as available memory
+    memory_file,     // tmpfs
+    huge_page_file,  // hugetlbfs
+};
+const char* to_string(WeightPlace place);
+
 struct ModelInfo {
     std::string architecture;
     int32_t vocabulary = 0;
     int32_t context_length = 0;  // trained
-    uint64_t weight_bytes = 0;   // packed weights in memory
-    uint64_t mapped_bytes = 0;   // weights read from the mapped file
+    uint64_t weight_bytes = 0;   // packed weights
+    WeightPlace weight_place = WeightPlace::private_memory;
+    uint64_t mapped_bytes = 0;  // weights read from the mapped checkpoint
+    // Of all these, what answers need in memory although the system counts it as available.
+    uint64_t cached_bytes() const {
+        return mapped_bytes + (weight_place == WeightPlace::disk_file ? weight_bytes : 0);
+    }
     uint64_t parameters = 0;
 };
 
 // Called from the loading thread with bytes done and in all.
 using Progress = std::function<void(uint64_t done, uint64_t total)>;
+// A line for people, from the loading thread.
+using Notice = std::function<void(const std::string& line)>;
 
 struct LoadOptions {
     kernels::Compute compute = kernels::Compute::serve;
     kernels::Isa isa = kernels::Isa::portable;
+    // Where the packed weights are kept for the next start and for other processes; empty: in private memory.
+    // Built if it does not exist or is not of this model, these files and this mode (weight_file.h).
+    std::filesystem::path weight_file;
     Progress progress;
+    Notice notice;
 };
 
 class Model {
   public:
     // Reads the architecture and all shapes, refuses what is not supported by name, checks that the weights
-    // fit into the memory available, then packs them. `checkpoint` and `pool` must outlive the model.
+    // fit into the memory available, then packs them or maps the file that holds them packed. `checkpoint` and `pool` must outlive the model.
     static Result<std::unique_ptr<Model>> load(const checkpoint::Checkpoint& checkpoint, ThreadPool& pool,
                                                const LoadOptions& options);
     virtual ~Model() = default;
