@@ -117,9 +117,6 @@ void barrier(benchmark::State& state, Machine& machine, int threads, int work_us
                 busy_until(std::chrono::steady_clock::now() +
                            microseconds(work_us + (thread == 1 ? more_us : 0)));
         });
-    state.counters["phase_us"] =
-        benchmark::Counter(static_cast<double>(state.iterations()) / 1e6,
-                           benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
     state.counters["longest_work_us"] = work_us + more_us;
 }
 
