@@ -1,5 +1,6 @@
 # Compiler settings shared by every target.
 option(DEEPINFER_TESTS "Build the unit tests" ON)
+option(DEEPINFER_BENCH "Build bench/kernels (needs Google Benchmark)" OFF)
 option(DEEPINFER_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 set(DEEPINFER_SANITIZE "" CACHE STRING "Sanitizers for everything, e.g. address,undefined or thread")
 

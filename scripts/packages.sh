@@ -33,7 +33,7 @@ test_packages() {
     have llvm-symbolizer-19 || echo llvm-19
     have shellcheck || echo shellcheck
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
-    printf '%s\n' libgtest-dev libclang-rt-19-dev
+    printf '%s\n' libgtest-dev libbenchmark-dev libclang-rt-19-dev
 }
 
 # The packages of a Rust toolchain, if there is none that is new enough; sets CARGO and RUSTC for the build where needed.

@@ -203,7 +203,7 @@ const std::vector<Option>& option_table() {
         kv_types({"-ctv", "--cache-type-v"}, "type of the values", &Parsed::value_types),
         {{"--kv-type"},
          "<type,...>",
-         "type of keys and values: f16 or f32 (f16; f32 with --compute f32)",
+         "type of keys and values: f32, f16, bf16 or q8 (f16; f32 with --compute f32)",
          [](Parsed& parsed, const std::string& text) {
              return append_kv_types(text, parsed.options.kv_types);
          }},

@@ -79,7 +79,7 @@ TEST(BenchOptions, WhatIsWrongIsNamed) {
         {{"-pg", "1"}, "pair"},
         {{"-pg", "1,2,3"}, "pair"},
         {{"-o", "sql"}, "md, json, jsonl, csv"},
-        {{"-ctk", "q4_0", "-ctv", "q4_0"}, "f16, f32"},
+        {{"-ctk", "q4_0", "-ctv", "q4_0"}, "f32, f16, bf16, q8"},
         {{"-m", "a", "-ctk", "f32"}, "-ctk and -ctv"},
         {{"--compute", "int8"}, "serve or f32"},
         {{"-ngl", "99"}, "CPUs only"},

@@ -62,7 +62,7 @@ class PerplexityCommand : public testing::Test {
         std::vector<double> nll;
         for (size_t begin = 0; begin + static_cast<size_t>(chunk) <= tokens.size();
              begin += static_cast<size_t>(chunk)) {
-            auto blocks = kv::BlockPool::create((*model)->kv_layout(KvType::f32), 8);
+            auto blocks = kv::BlockPool::create(*(*model)->kv_layout(KvType::f32), 8);
             std::vector<kv::BlockId> table;
             for (int i = 0; i < 8; ++i) table.push_back(blocks->allocate());
             models::Batch batch;
@@ -127,7 +127,7 @@ TEST_F(PerplexityCommand, BosReplacesTheFirstTokenOfEveryChunk) {
 
 TEST_F(PerplexityCommand, ServingIsCloseAndOtherKeysAndValuesDoNotMatterMuch) {
     const double exact = run_json({"--chunk", "64", "--compute", "f32"}).at("perplexity").as_double();
-    for (const char* type : {"f16", "f32"}) {
+    for (const char* type : {"f16", "bf16", "q8", "f32"}) {
         const auto result = run_json({"--chunk", "64", "--kv-type", type});
         EXPECT_EQ(result.at("kv_type"), boost::json::string(type));
         EXPECT_NEAR(result.at("perplexity").as_double(), exact, 0.01 * exact);
