@@ -96,7 +96,8 @@ double measure_peak(ThreadPool& pool, Isa isa, Arithmetic arithmetic) {
     if (!peak.loop) return 0;
     std::atomic<float> sink{0};
     const auto start = std::chrono::steady_clock::now();
-    pool.run([&](int) { sink.store(peak.loop(0.0f), std::memory_order_relaxed); });
+    pool.for_each(pool.threads(), 1,
+                  [&](int, int, int) { sink.store(peak.loop(0.0f), std::memory_order_relaxed); });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return static_cast<double>(rounds) * chains * peak.operations * pool.threads() / seconds / 1e9;
 }

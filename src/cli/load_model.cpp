@@ -96,6 +96,11 @@ void add_model_options(CLI::App& command, LoadOptions& options) {
                        "keep the packed weights in this file, for the next start and other processes");
     command.add_option("--threads,-t", options.threads, "threads that compute (0: all processors)")
         ->check(CLI::Range(0, 1024));
+    command
+        .add_option_function<std::string>(
+            "--pin", [&options](const std::string& how) { options.pin = how == "on"; },
+            "bind each thread to a processor: on or off (on if there are several memory nodes)")
+        ->check(CLI::IsMember({"on", "off"}));
 }
 
 void add_engine_options(CLI::App& command, LoadOptions& options) {
@@ -142,7 +147,12 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options) {
         m.tokenizer = std::move(*tokenizer);
     else if (options.need_tokenizer)
         return std::move(tokenizer).error();
-    m.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : available_processors());
+    // On one memory node the system may move a thread away from a busy neighbour; on several, what a thread packs it
+    // reads from its own node, so it must stay there.
+    const Topology topology = Topology::of_this_process();
+    m.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : topology.processors(),
+                                          topology, options.pin.value_or(topology.nodes.size() > 1));
+    const ThreadPool::PinnedCaller pinned(*m.pool);
     LoadingBar bar(options.quiet, m.name);
     models::LoadOptions load;
     load.compute = options.compute;

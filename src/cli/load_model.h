@@ -24,6 +24,7 @@ namespace deepinfer::cli {
 
 struct LoadOptions {
     std::filesystem::path model;  // .gguf file, .safetensors file, or folder
+    std::optional<bool> pin;      // threads bound to processors; nothing: if there are several memory nodes
     int threads = 0;              // 0: all processors of this process
     int context = 0;              // tokens per request; 0: the model's own limit, as far as memory allows
     int max_running = 64, max_waiting = 1024, max_rows = 512;

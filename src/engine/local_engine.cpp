@@ -181,6 +181,7 @@ void LocalEngine::cancel_all() {
 }
 
 void LocalEngine::run() {
+    const ThreadPool::PinnedCaller pinned(pool_);
     while (receive()) {
         drop_cancelled();
         try {
