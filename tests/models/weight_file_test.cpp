@@ -35,7 +35,9 @@ struct Loaded {
     ErrorCode code = ErrorCode::internal;
 
     std::vector<float> logits() const {
-        auto blocks = kv::BlockPool::create(*model->kv_layout(KvType::f16), 4);
+        const auto layout = model->kv_layout(KvType::f16);
+        EXPECT_TRUE(layout.ok());
+        auto blocks = kv::BlockPool::create(*layout, 4);
         EXPECT_TRUE(blocks.ok());
         const std::vector<kv::BlockId> table{blocks->allocate()};
         Batch batch;

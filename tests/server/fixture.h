@@ -34,6 +34,18 @@ struct ModelOptions {
     bool chat_template = true;
 };
 
+// Answers that do not end by themselves.
+inline ModelOptions endless(std::chrono::milliseconds per_token = std::chrono::milliseconds(2),
+                            std::chrono::milliseconds prefill = std::chrono::milliseconds(0)) {
+    ModelOptions model;
+    model.engine.context_length = 1 << 20;
+    model.script = [=](const engine::Request&) {
+        return ScriptedEngine::Answer{
+            .tokens = std::vector<TokenId>(500'000, 'x'), .prefill = prefill, .per_token = per_token};
+    };
+    return model;
+}
+
 // `engine` receives a pointer for the test to look at.
 inline std::shared_ptr<server::ServedModel> make_model(ModelOptions options, ScriptedEngine** engine) {
     auto model = std::make_shared<server::ServedModel>();
