@@ -80,38 +80,53 @@ template <WeightLayout F, int R>
 
 // int8 per block of 32: amax / 127, round to nearest even. Non-finite blocks get scale NaN, so the row's
 // outputs are NaN and the request fails visibly instead of silently.
+static inline void block32_quantize4(const float* v, int n, int offset, int R, uint32_t* rec) {
+    // Bit patterns of magnitudes are ordered as the magnitudes are; infinity and NaN come last.
+    I32 top[4] = {zero_i32(), zero_i32(), zero_i32(), zero_i32()}, sum[4] = {top[0], top[0], top[0], top[0]};
+    for (int i = 0; i < n; ++i)
+        top[i] = max_i32(magnitude_bits(load(v + 32 * i)), magnitude_bits(load(v + 32 * i + 16)));
+    alignas(16) int tops[4], sums[4];
+    reduce_max4_i32(top, tops);
+    float scale[4];
+    alignas(64) int8_t q[4][32];
+    for (int i = 0; i < n; ++i) {
+        float most;
+        memcpy(&most, &tops[i], 4);
+        const bool finite = tops[i] < 0x7f800000;
+        scale[i] = finite ? most / 127.f : __builtin_nanf("");
+        const F32 inverse = set1(finite && tops[i] > 0 ? 127.f / most : 0.f);
+        const I32 q0 = to_i32(mul(load(v + 32 * i), inverse)), q1 = to_i32(mul(load(v + 32 * i + 16), inverse));
+        sum[i] = add_i32(q0, q1);
+        store_i8(q[i], q0), store_i8(q[i] + 16, q1);
+    }
+    reduce_add4_i32(sum, sums);
+    for (int i = 0; i < n; ++i, rec += R * 10) {
+        for (int j = 0; j < 8; ++j) memcpy(rec + j * R, q[i] + 4 * j, 4);
+        memcpy(rec + 8 * R, &scale[i], 4);
+        const float product = scale[i] * (float)sums[i];
+        if (offset == 0)
+            memcpy(rec + 9 * R, &product, 4);
+        else
+            rec[9 * R] = (uint32_t)(sums[i] * offset);
+    }
+}
+
 static void block32_quantize(ActivationLayout layout, const float* x, size_t ldx, int R, int columns,
                              uint8_t* out) {
-    const int blocks = (columns + 63) / 64 * 2;
-    const int offset = layout == ActivationLayout::int8_off8    ? -8
-                       : layout == ActivationLayout::int8_off16 ? -16
-                                                                : -128;
-    for (int r = 0; r < R; ++r)
-        for (int b = 0; b < blocks; ++b) {
-            uint32_t* rec = (uint32_t*)(out + (size_t)b * (size_t)R * 40);
-            float* helper = (float*)rec;
-            if (b * 32 >= columns) {  // padding to an even number of blocks
-                for (int j = 0; j < 10; ++j) rec[j * R + r] = 0;
-                continue;
-            }
-            const float* v = x + (size_t)r * ldx + b * 32;
-            const F32 v0 = load(v), v1 = load(v + 16);
-            const float top = reduce_max(max(abs(v0), abs(v1)));
-            const float check =
-                reduce_add(sub(add(v0, v1), add(v0, v1)));  // 0, or NaN if anything is not finite
-            const F32 inverse = set1(top > 0 ? 127.f / top : 0.f);
-            const I32 q0 = to_i32(mul(v0, inverse)), q1 = to_i32(mul(v1, inverse));
-            const int sum = reduce_add_i32(add_i32(q0, q1));
-            alignas(16) int8_t q[32];
-            store_i8(q, q0), store_i8(q + 16, q1);
-            for (int j = 0; j < 8; ++j) memcpy(rec + j * R + r, q + 4 * j, 4);
-            const float scale = top / 127.f + check;
-            helper[8 * R + r] = scale;
-            if (layout == ActivationLayout::int8_sum)
-                helper[9 * R + r] = scale * (float)sum;
-            else
-                rec[9 * R + r] = (uint32_t)(sum * offset);
-        }
+    const int blocks = columns / 32, records = (columns + 63) / 64 * 2;
+    const int offset = layout == ActivationLayout::int8_off8     ? -8
+                       : layout == ActivationLayout::int8_off16  ? -16
+                       : layout == ActivationLayout::int8_off128 ? -128
+                                                                 : 0;
+    for (int r = 0; r < R; ++r) {
+        uint32_t* rec = (uint32_t*)out + r;
+        const float* v = x + (size_t)r * ldx;
+        int b = 0;
+        for (; b + 4 <= blocks; b += 4) block32_quantize4(v + b * 32, 4, offset, R, rec + (size_t)b * (size_t)R * 10);
+        if (b < blocks) block32_quantize4(v + b * 32, blocks - b, offset, R, rec + (size_t)b * (size_t)R * 10);
+        if (blocks < records)  // padding to an even number of blocks
+            for (int j = 0; j < 10; ++j) rec[((size_t)blocks * 10 + (size_t)j) * (size_t)R] = 0;
+    }
 }
 
 }  // namespace deepinfer::kernels::DEEPINFER_ISA

@@ -143,6 +143,28 @@ static inline void store_i8(int8_t* p, I32 a) {
     store_i32(v, a);
     for (int i = 0; i < 16; ++i) p[i] = (int8_t)v[i];
 }
+static inline I32 max_i32(I32 a, I32 b) { return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)}; }
+static inline I32 magnitude_bits(F32 a) {
+    const __m256i mask = _mm256_set1_epi32(0x7fffffff);
+    return {_mm256_and_si256(_mm256_castps_si256(a.lo), mask), _mm256_and_si256(_mm256_castps_si256(a.hi), mask)};
+}
+// The halves of four vectors put together, then pairs of lanes: out[i] is made of x[i].
+static inline void reduce_max4_i32(const I32* x, int* out) {
+    __m256i h[4];
+    for (int i = 0; i < 4; ++i) h[i] = _mm256_max_epi32(x[i].lo, x[i].hi);
+    const __m256i a = _mm256_max_epi32(_mm256_unpacklo_epi32(h[0], h[1]), _mm256_unpackhi_epi32(h[0], h[1]));
+    const __m256i b = _mm256_max_epi32(_mm256_unpacklo_epi32(h[2], h[3]), _mm256_unpackhi_epi32(h[2], h[3]));
+    const __m256i c = _mm256_max_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    _mm_storeu_si128((__m128i*)out, _mm_max_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1)));
+}
+static inline void reduce_add4_i32(const I32* x, int* out) {
+    __m256i h[4];
+    for (int i = 0; i < 4; ++i) h[i] = _mm256_add_epi32(x[i].lo, x[i].hi);
+    const __m256i a = _mm256_add_epi32(_mm256_unpacklo_epi32(h[0], h[1]), _mm256_unpackhi_epi32(h[0], h[1]));
+    const __m256i b = _mm256_add_epi32(_mm256_unpacklo_epi32(h[2], h[3]), _mm256_unpackhi_epi32(h[2], h[3]));
+    const __m256i c = _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    _mm_storeu_si128((__m128i*)out, _mm_add_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1)));
+}
 static inline int reduce_add_i32(I32 a) {
     const __m256i h = _mm256_add_epi32(a.lo, a.hi);
     __m128i q = _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));

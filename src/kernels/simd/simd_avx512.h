@@ -91,6 +91,25 @@ static inline void settle(I32& a) { asm volatile("" : "+v"(a)); }
 static inline F32 to_f32(I32 a) { return _mm512_cvtepi32_ps(a); }
 static inline I32 to_i32(F32 a) { return _mm512_cvtps_epi32(a); }  // round to nearest even
 static inline void store_i8(int8_t* p, I32 a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a)); }
+static inline I32 max_i32(I32 a, I32 b) { return _mm512_max_epi32(a, b); }
+static inline I32 magnitude_bits(F32 a) {
+    return _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7fffffff));
+}
+// out[i] = maximum, sum of x[i]'s lanes.
+static inline void reduce_max4_i32(const I32* x, int* out) {
+    const I32 a = max_i32(_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));
+    const I32 b = max_i32(_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));
+    const I32 c = max_i32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    const __m256i d = _mm256_max_epi32(_mm512_castsi512_si256(c), _mm512_extracti64x4_epi64(c, 1));
+    _mm_storeu_si128((__m128i*)out, _mm_max_epi32(_mm256_castsi256_si128(d), _mm256_extracti128_si256(d, 1)));
+}
+static inline void reduce_add4_i32(const I32* x, int* out) {
+    const I32 a = add_i32(_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));
+    const I32 b = add_i32(_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));
+    const I32 c = add_i32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    const __m256i d = _mm256_add_epi32(_mm512_castsi512_si256(c), _mm512_extracti64x4_epi64(c, 1));
+    _mm_storeu_si128((__m128i*)out, _mm_add_epi32(_mm256_castsi256_si128(d), _mm256_extracti128_si256(d, 1)));
+}
 static inline int reduce_add_i32(I32 a) { return _mm512_reduce_add_epi32(a); }
 static inline I32 widen_u8(const uint8_t* p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));

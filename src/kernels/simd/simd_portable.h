@@ -169,6 +169,29 @@ static inline I32 to_i32(F32 a) {
     return r;
 }
 static inline void store_i8(int8_t* p, I32 a) { EACH(16) p[i] = (int8_t)a.v[i]; }
+static inline I32 max_i32(I32 a, I32 b) {
+    EACH(16) a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
+    return a;
+}
+static inline I32 magnitude_bits(F32 a) {
+    I32 r;
+    memcpy(r.v, a.v, 64);
+    EACH(16) r.v[i] &= 0x7fffffff;
+    return r;
+}
+static inline void reduce_max4_i32(const I32* x, int* out) {
+    for (int n = 0; n < 4; ++n) {
+        out[n] = x[n].v[0];
+        EACH(16) out[n] = x[n].v[i] > out[n] ? x[n].v[i] : out[n];
+    }
+}
+static inline void reduce_add4_i32(const I32* x, int* out) {
+    for (int n = 0; n < 4; ++n) {
+        uint32_t sum = 0;
+        EACH(16) sum += (uint32_t)x[n].v[i];
+        out[n] = (int)sum;
+    }
+}
 static inline int reduce_add_i32(I32 a) {
     int s = 0;
     EACH(16) s += a.v[i];
