@@ -106,16 +106,16 @@ void busy_until(std::chrono::steady_clock::time_point end) {
     }
 }
 
-// A phase in which each thread works for `work_us`, thread 1 for `more_us` longer. What the phase takes beyond the longest
-// work is the cost of the barrier.
+// A phase of as many pieces as there are threads, each of `work_us`, the second `more_us` longer. What it takes beyond the
+// longest piece is the cost of starting and ending it.
 void barrier(benchmark::State& state, Machine& machine, int threads, int work_us, int more_us) {
     Team& team = machine.team(threads);
     using std::chrono::microseconds;
     for (auto _ : state)
-        team.pool.run([&](int thread) {
+        team.pool.for_each(threads, 1, [&](int piece, int, int) {
             if (work_us > 0)
                 busy_until(std::chrono::steady_clock::now() +
-                           microseconds(work_us + (thread == 1 ? more_us : 0)));
+                           microseconds(work_us + (piece == 1 ? more_us : 0)));
         });
     state.counters["longest_work_us"] = work_us + more_us;
 }
