@@ -3,20 +3,15 @@
 #include <atomic>
 #include <chrono>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace deepinfer::bench {
 
 namespace {
 
 using kernels::Isa;
-constexpr int rounds = 300'000;  // of `chains` independent instructions each, enough to hide their latency
+constexpr int rounds = 40'000;  // of `chains` independent instructions each, enough to hide their latency
 constexpr int chains = 12;
 
-// A loop returns something that depends on all its instructions, so that none can be left out.
-using Loop = float (*)(float seed);
+using Loop = float (*)();
 struct Peak {
     const char* instruction;
     Loop loop;
@@ -25,45 +20,34 @@ struct Peak {
 
 #if defined(__x86_64__)
 
-// Zeros stay zeros: no instruction meets a denormal or an infinity.
-#define DEEPINFER_PEAK_LOOP(name, isa, vector, zero, step, result)  \
-    __attribute__((target(isa))) float name(float seed) {           \
-        vector sums[chains];                                        \
-        for (auto& s : sums) s = zero;                              \
-        const auto x = zero;                                        \
-        for (int r = 0; r < rounds; ++r) {                          \
-            _Pragma("GCC unroll 12") for (auto& s : sums) s = step; \
-            __asm__ volatile("" ::: "memory");                      \
-        }                                                           \
-        auto total = sums[0];                                       \
-        for (int i = 1; i < chains; ++i) total = total + sums[i];   \
-        return result + seed;                                       \
+using Vector512 = float __attribute__((vector_size(64)));
+using Vector256 = float __attribute__((vector_size(32)));
+
+// Assembly, because a compiler would keep the sums in memory, or see through the loop. Everything is zero and stays zero.
+#define DEEPINFER_STEP(instruction, n) instruction " %12, %12, %" #n "\n\t"
+#define DEEPINFER_PEAK_LOOP(name, isa, Vector, instruction)                                                  \
+    __attribute__((target(isa))) float name() {                                                              \
+        Vector s[chains] = {};                                                                               \
+        const Vector x = {};                                                                                 \
+        for (int r = 0; r < rounds; ++r)                                                                     \
+            __asm__ volatile(DEEPINFER_STEP(instruction, 0) DEEPINFER_STEP(instruction, 1) DEEPINFER_STEP(   \
+                                 instruction, 2) DEEPINFER_STEP(instruction, 3)                              \
+                                 DEEPINFER_STEP(instruction, 4) DEEPINFER_STEP(instruction, 5)               \
+                                     DEEPINFER_STEP(instruction, 6) DEEPINFER_STEP(instruction, 7)           \
+                                         DEEPINFER_STEP(instruction, 8) DEEPINFER_STEP(instruction, 9)       \
+                                             DEEPINFER_STEP(instruction, 10) DEEPINFER_STEP(instruction, 11) \
+                             : "+v"(s[0]), "+v"(s[1]), "+v"(s[2]), "+v"(s[3]), "+v"(s[4]), "+v"(s[5]),       \
+                               "+v"(s[6]), "+v"(s[7]), "+v"(s[8]), "+v"(s[9]), "+v"(s[10]), "+v"(s[11])      \
+                             : "v"(x));                                                                      \
+        return s[0][0];                                                                                      \
     }
 
-DEEPINFER_PEAK_LOOP(vpdpbusd, "avx512f,avx512bw,avx512vnni", __m512i,
-                    _mm512_set1_epi32(static_cast<int>(seed)), _mm512_dpbusd_epi32(s, x, x),
-                    static_cast<float>(_mm512_reduce_add_epi32(total)))
-DEEPINFER_PEAK_LOOP(vfmadd512, "avx512f", __m512, _mm512_set1_ps(seed), _mm512_fmadd_ps(x, x, s),
-                    _mm512_reduce_add_ps(total))
-DEEPINFER_PEAK_LOOP(vfmadd256, "avx2,fma", __m256, _mm256_set1_ps(seed), _mm256_fmadd_ps(x, x, s),
-                    _mm256_cvtss_f32(total))
+DEEPINFER_PEAK_LOOP(vpdpbusd, "avx512f,avx512bw,avx512vnni", Vector512, "vpdpbusd")
+DEEPINFER_PEAK_LOOP(vdpbf16ps, "avx512f,avx512bf16", Vector512, "vdpbf16ps")
+DEEPINFER_PEAK_LOOP(vfmadd512, "avx512f", Vector512, "vfmadd231ps")
+DEEPINFER_PEAK_LOOP(vfmadd256, "avx2,fma", Vector256, "vfmadd231ps")
 // Bytes are widened before: 8-bit products would saturate.
-DEEPINFER_PEAK_LOOP(vpmaddwd, "avx2", __m256i, _mm256_set1_epi32(static_cast<int>(seed)),
-                    _mm256_add_epi32(s, _mm256_madd_epi16(x, s)),
-                    static_cast<float>(_mm256_extract_epi32(total, 0)))
-
-__attribute__((target("avx512f,avx512bf16"))) float vdpbf16ps(float seed) {
-    const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(seed), _mm512_set1_ps(seed));
-    __m512 sums[chains];
-    for (auto& s : sums) s = _mm512_set1_ps(seed);
-    for (int r = 0; r < rounds; ++r) {
-        _Pragma("GCC unroll 12") for (auto& s : sums) s = _mm512_dpbf16_ps(s, x, x);
-        __asm__ volatile("" ::: "memory");
-    }
-    __m512 total = sums[0];
-    for (int i = 1; i < chains; ++i) total = total + sums[i];
-    return _mm512_reduce_add_ps(total) + seed;
-}
+DEEPINFER_PEAK_LOOP(vpmaddwd, "avx2", Vector256, "vpmaddwd")
 
 Peak peak_of(Isa isa, Arithmetic arithmetic) {
     constexpr Peak fma512{"vfmadd231ps zmm", vfmadd512, 32}, fma256{"vfmadd231ps ymm", vfmadd256, 16};
@@ -95,11 +79,13 @@ double measure_peak(ThreadPool& pool, Isa isa, Arithmetic arithmetic) {
     const Peak peak = peak_of(isa, arithmetic);
     if (!peak.loop) return 0;
     std::atomic<float> sink{0};
+    const int pieces = 8 * pool.threads();
     const auto start = std::chrono::steady_clock::now();
-    pool.for_each(pool.threads(), 1,
-                  [&](int, int, int) { sink.store(peak.loop(0.0f), std::memory_order_relaxed); });
+    pool.for_each(pieces, 1, [&](int begin, int end, int) {
+        for (int i = begin; i < end; ++i) sink.store(peak.loop(), std::memory_order_relaxed);
+    });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return static_cast<double>(rounds) * chains * peak.operations * pool.threads() / seconds / 1e9;
+    return static_cast<double>(rounds) * chains * peak.operations * pieces / seconds / 1e9;
 }
 
 }  // namespace deepinfer::bench

@@ -106,8 +106,8 @@ void busy_until(std::chrono::steady_clock::time_point end) {
     }
 }
 
-// A phase of as many pieces as threads, each of `work_us`, one of them `more_us` longer. What the phase takes beyond the longest
-// work is the cost of the barrier.
+// A phase of as many pieces as there are threads, each of `work_us`, the second `more_us` longer. What it takes beyond the
+// longest piece is the cost of starting and ending it.
 void barrier(benchmark::State& state, Machine& machine, int threads, int work_us, int more_us) {
     Team& team = machine.team(threads);
     using std::chrono::microseconds;
