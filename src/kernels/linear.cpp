@@ -17,7 +17,7 @@ uint8_t* align64(uint8_t* p) {
 
 // Smallest hand-out in panels. Few rows are bound by memory and want long runs; many rows are bound by compute and
 // want balance.
-int smallest_piece(int rows) { return rows <= 12 ? 4 : 1; }
+int smallest_piece(int rows) { return rows <= 12 ? 4 : rows <= 32 ? 2 : 1; }
 
 int panel_count(int outputs) { return (outputs + panel_outputs - 1) / panel_outputs; }
 

@@ -95,7 +95,8 @@ static inline void block32_quantize4(const float* v, int n, int offset, int R, u
         const bool finite = tops[i] < 0x7f800000;
         scale[i] = finite ? most / 127.f : __builtin_nanf("");
         const F32 inverse = set1(finite && tops[i] > 0 ? 127.f / most : 0.f);
-        const I32 q0 = to_i32(mul(load(v + 32 * i), inverse)), q1 = to_i32(mul(load(v + 32 * i + 16), inverse));
+        const I32 q0 = to_i32(mul(load(v + 32 * i), inverse)),
+                  q1 = to_i32(mul(load(v + 32 * i + 16), inverse));
         sum[i] = add_i32(q0, q1);
         store_i8(q[i], q0), store_i8(q[i] + 16, q1);
     }
@@ -122,8 +123,10 @@ static void block32_quantize(ActivationLayout layout, const float* x, size_t ldx
         uint32_t* rec = (uint32_t*)out + r;
         const float* v = x + (size_t)r * ldx;
         int b = 0;
-        for (; b + 4 <= blocks; b += 4) block32_quantize4(v + b * 32, 4, offset, R, rec + (size_t)b * (size_t)R * 10);
-        if (b < blocks) block32_quantize4(v + b * 32, blocks - b, offset, R, rec + (size_t)b * (size_t)R * 10);
+        for (; b + 4 <= blocks; b += 4)
+            block32_quantize4(v + b * 32, 4, offset, R, rec + (size_t)b * (size_t)R * 10);
+        if (b < blocks)
+            block32_quantize4(v + b * 32, blocks - b, offset, R, rec + (size_t)b * (size_t)R * 10);
         if (blocks < records)  // padding to an even number of blocks
             for (int j = 0; j < 10; ++j) rec[((size_t)blocks * 10 + (size_t)j) * (size_t)R] = 0;
     }

@@ -143,10 +143,13 @@ static inline void store_i8(int8_t* p, I32 a) {
     store_i32(v, a);
     for (int i = 0; i < 16; ++i) p[i] = (int8_t)v[i];
 }
-static inline I32 max_i32(I32 a, I32 b) { return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)}; }
+static inline I32 max_i32(I32 a, I32 b) {
+    return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
+}
 static inline I32 magnitude_bits(F32 a) {
     const __m256i mask = _mm256_set1_epi32(0x7fffffff);
-    return {_mm256_and_si256(_mm256_castps_si256(a.lo), mask), _mm256_and_si256(_mm256_castps_si256(a.hi), mask)};
+    return {_mm256_and_si256(_mm256_castps_si256(a.lo), mask),
+            _mm256_and_si256(_mm256_castps_si256(a.hi), mask)};
 }
 // The halves of four vectors put together, then pairs of lanes: out[i] is made of x[i].
 static inline void reduce_max4_i32(const I32* x, int* out) {
