@@ -56,9 +56,10 @@ Peak peak_of(Isa isa, Arithmetic arithmetic) {
             break;
         case Isa::avx2:
             return arithmetic == Arithmetic::int8 ? Peak{"vpmaddwd ymm", vpmaddwd, 32} : fma256;
-        default:
+        case Isa::avx512:
+        case Isa::avx512_bf16:
             if (arithmetic == Arithmetic::int8) return {"vpdpbusd zmm", vpdpbusd, 128};
-            if (arithmetic == Arithmetic::bf16 && __builtin_cpu_supports("avx512bf16"))
+            if (arithmetic == Arithmetic::bf16 && isa == Isa::avx512_bf16)
                 return {"vdpbf16ps zmm", vdpbf16ps, 64};
             return fma512;
     }

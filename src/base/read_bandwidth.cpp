@@ -31,16 +31,17 @@ size_t last_level_cache_bytes() {
     return largest > 0 ? std::min(largest, most_cache) : size_t{32} << 20;
 }
 
-// Sixteen sums side by side, so that additions wait for memory only.
+// Eight sums in registers, so that additions wait for memory only. Wider vectors read no faster.
 uint64_t sum(const uint8_t* data, size_t bytes) {
-    uint64_t sums[16] = {};
-    for (size_t at = 0; at + 128 <= bytes; at += 128) {
-        uint64_t words[16];
-        std::memcpy(words, data + at, sizeof words);
-        for (int i = 0; i < 16; ++i) sums[i] += words[i];
-    }
+    using Words = uint64_t __attribute__((vector_size(16), may_alias));
+    constexpr int chains = 8;
+    const auto* words = reinterpret_cast<const Words*>(data);
+    Words sums[chains] = {};
+    for (size_t at = 0; at + chains <= bytes / sizeof(Words); at += chains)
+#pragma GCC unroll 8
+        for (int i = 0; i < chains; ++i) sums[i] += words[at + static_cast<size_t>(i)];
     uint64_t total = 0;
-    for (const uint64_t s : sums) total += s;
+    for (const Words& s : sums) total += s[0] + s[1];
     return total;
 }
 
