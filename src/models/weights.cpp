@@ -133,7 +133,6 @@ void Weights::fill(kernels::Context& context, uint8_t* memory) {
             options_.progress(std::min(now, packed_bytes_ - 1), packed_bytes_);
     };
     if (options_.progress) options_.progress(0, packed_bytes_);
-    const ThreadPool::PinnedCaller pinned(context.pool);
     std::vector<kernels::Packing> group;
     for (auto begin = pending_.begin(), end = begin; begin != pending_.end(); begin = end) {
         group.clear();
