@@ -109,7 +109,9 @@ Status BenchSession::make_cache(const BenchTest& test) {
     const kv::Layout& layout = *made;
     const uint64_t bytes =
         layout.block_bytes * static_cast<uint64_t>(each) * static_cast<uint64_t>(test.sequences);
-    if (const auto available = available_memory(); available && bytes > *available)
+    auto available = available_memory();
+    if (available) *available -= std::min(*available, model_.model->info().cached_bytes());
+    if (available && bytes > *available)
         return Error{ErrorCode::resource_exhausted, "keys and values of " + std::to_string(test.sequences) +
                                                         " x " + std::to_string(tokens) + " tokens take " +
                                                         format_bytes(bytes) + "; " +

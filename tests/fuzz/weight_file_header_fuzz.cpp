@@ -41,9 +41,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     uint64_t file_bytes = 0;
     if (size < sizeof file_bytes) return 0;
     std::memcpy(&file_bytes, data, sizeof file_bytes);
-    std::vector<std::byte> start(size - sizeof file_bytes);
-    std::memcpy(start.data(), data + sizeof file_bytes, start.size());
-    start.resize(std::min(start.size(), models::weight_header_bytes));
+    const auto* bytes = reinterpret_cast<const std::byte*>(data) + sizeof file_bytes;
+    std::vector<std::byte> start(bytes,
+                                 bytes + std::min(size - sizeof file_bytes, models::weight_header_bytes));
     check(start, file_bytes);
     if (start.size() < checksum_at + sizeof(uint64_t)) return 0;
     const uint64_t sum = XXH3_64bits(start.data(), checksum_at);
