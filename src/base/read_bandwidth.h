@@ -7,8 +7,8 @@
 
 namespace deepinfer {
 
-// A buffer in huge pages, much larger than the last-level cache, that is read from end to end: each thread adds up
-// one contiguous share, the access pattern that decoding has. One caller at a time.
+// A buffer in huge pages, much larger than the last-level cache, that is read from end to end: pieces are
+// handed out as a matrix product hands out its weights, the access pattern that decoding has. One caller at a time.
 class ReadBandwidth {
   public:
     // At least `least_bytes`; more if the cache asks for it. Error: resource_exhausted without that much memory.

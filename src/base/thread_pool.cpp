@@ -12,6 +12,9 @@ namespace deepinfer {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
 // A park and a wake cost ~20 us here; spinning longer than that never pays, spinning in vain costs its time.
 constexpr int longest_spin_us = 20, shortest_spin_us = 2;
 
@@ -25,7 +28,7 @@ void pause_briefly() {
 // and doubles after one that was worth it.
 template <class F>
 bool spin_until(int& budget_us, F&& ready) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(budget_us);
+    const auto end = Clock::now() + std::chrono::microseconds(budget_us);
     do {
         for (int i = 0; i < 64; ++i) {
             if (ready()) {
@@ -34,13 +37,10 @@ bool spin_until(int& budget_us, F&& ready) {
             }
             pause_briefly();
         }
-    } while (std::chrono::steady_clock::now() < end);
+    } while (Clock::now() < end);
     budget_us = std::max(shortest_spin_us, budget_us / 2);
     return ready();
 }
-
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
 
 // How much of its processor a worker gets, judged from time to time.
 constexpr Clock::duration window = milliseconds(10), withdrawal_step = milliseconds(20);

@@ -83,7 +83,7 @@ class ThreadPool {
     struct Place {
         int node = 0, processor = -1;  // -1: anywhere
     };
-    static constexpr int most_nodes = 16;  // further nodes share the last range
+    static constexpr int most_nodes = 16;  // threads are spread over no more than these
     class Ranges {
       public:
         Ranges(const ThreadPool& pool, int count, int smallest);
