@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/file_descriptor.h"
+
 namespace deepinfer {
 namespace {
 
@@ -22,25 +24,11 @@ Error system_error(const std::filesystem::path& path, const char* operation, int
                       std::generic_category().message(error_number)};
 }
 
-class Descriptor {
-  public:
-    explicit Descriptor(int fd) : fd_(fd) {}
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    int get() const { return fd_; }
-
-  private:
-    int fd_;
-};
-
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     // O_NONBLOCK: a FIFO must be refused, not waited for.
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file.get() < 0) return system_error(path, "open", errno);
     struct stat info = {};
     if (::fstat(file.get(), &info) != 0) return system_error(path, "examine", errno);

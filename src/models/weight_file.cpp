@@ -14,6 +14,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "base/file_descriptor.h"
 #include "base/memory_info.h"
 
 #ifndef MADV_POPULATE_READ  // Linux 5.14
@@ -38,21 +39,6 @@ Error failed(const char* operation, const fs::path& path, int error_number) {
     return {ErrorCode::io_error, "weight file: cannot " + std::string(operation) + " " + path.string() +
                                      ": " + reason(error_number)};
 }
-
-class Descriptor {
-  public:
-    explicit Descriptor(int fd) : fd_(fd) {}
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    int get() const { return fd_; }
-    int release() { return std::exchange(fd_, -1); }
-
-  private:
-    int fd_;
-};
 
 fs::path unfinished_path(const fs::path& path) { return path.string() + ".building"; }
 
@@ -87,7 +73,7 @@ int allocate(int descriptor, uint64_t bytes) {  // the error number
 
 // A builder that died has left its file: it is in nobody's way, but takes room.
 void remove_abandoned(const fs::path& unfinished) {
-    const Descriptor file(::open(unfinished.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    const FileDescriptor file(::open(unfinished.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (file.get() >= 0 && lock(file.get(), false) && names(unfinished, file.get()))
         ::unlink(unfinished.c_str());
 }
@@ -140,7 +126,7 @@ WeightPlace weight_place(int descriptor) {
 }
 
 Result<WeightFile> open_weight_file(const fs::path& path, const WeightIdentity& wanted) {
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file.get() < 0) {
         if (errno == ENOENT) return Error{ErrorCode::not_found, "there is none yet"};
         return failed("open", path, errno);
@@ -206,7 +192,7 @@ WeightFileBuilder::~WeightFileBuilder() {
 Result<WeightFileBuilder> WeightFileBuilder::start(const fs::path& path, const Notice& notice) {
     const fs::path unfinished = unfinished_path(path);
     for (bool told = false;;) {
-        Descriptor file(
+        FileDescriptor file(
             ::open(unfinished.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
         if (file.get() < 0) return failed("create", unfinished, errno);
         struct stat info = {};
