@@ -10,6 +10,8 @@ namespace deepinfer::kernels {
 namespace {
 
 constexpr int piece_columns = 256;  // a whole number of blocks of every format
+// Activations that are quantised by one thread: about as long as it takes to call another.
+constexpr int smallest_split = 4096;
 
 uint8_t* align64(uint8_t* p) {
     return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(p) + 63) & ~uintptr_t{63});
@@ -77,16 +79,40 @@ const ActivationTiles& Activations::form(Context& context, ActivationLayout layo
     if (form.bytes.size() < stride * static_cast<size_t>(rows_) + 64)
         form.bytes.resize(stride * static_cast<size_t>(rows_) + 64);
     uint8_t* out = align64(form.bytes.data());
-    context.pool.for_each(tiles, std::max(1, 8 / most), [&](int begin, int end, int) {
-        for (int t = begin; t < end; ++t) {
-            const int first = form.first_row[static_cast<size_t>(t)],
-                      last = form.first_row[static_cast<size_t>(t) + 1];
-            if (filled_)
-                for (int r = first; r < last; ++r) fill_(r, filled_ + static_cast<size_t>(r) * width);
-            context.table.quantize(layout, x_ + static_cast<size_t>(first) * width, width, last - first,
-                                   columns_, out + stride * static_cast<size_t>(first));
-        }
-    });
+    const auto fill = [&](int first, int last) {
+        for (int r = first; r < last; ++r) fill_(r, filled_ + static_cast<size_t>(r) * width);
+    };
+    const auto quantize = [&](int t, int k0, int k1) {
+        const int first = form.first_row[static_cast<size_t>(t)],
+                  n = form.first_row[static_cast<size_t>(t) + 1] - first;
+        context.table.quantize(layout, x_ + static_cast<size_t>(first) * width + k0, width, n, k1 - k0,
+                               out + stride * static_cast<size_t>(first) +
+                                   activation_row_bytes(layout, k0) * static_cast<size_t>(n));
+    };
+    if (tiles >= 4 * context.pool.threads()) {  // a tile is quantised while its rows are in cache
+        context.pool.for_each(tiles, std::max(1, 8 / most), [&](int begin, int end, int) {
+            for (int t = begin; t < end; ++t) {
+                if (filled_)
+                    fill(form.first_row[static_cast<size_t>(t)], form.first_row[static_cast<size_t>(t) + 1]);
+                quantize(t, 0, columns_);
+            }
+        });
+    } else {
+        // The rows of a tile share cache lines, so few rows are divided between threads by columns.
+        const int pieces = (columns_ + piece_columns - 1) / piece_columns, items = tiles * pieces;
+        const auto share = [&](int count) {
+            const int shares = rows_ * columns_ < smallest_split ? 1 : 2 * context.pool.threads();
+            return (count + shares - 1) / shares;
+        };
+        if (filled_)
+            context.pool.for_each(rows_, share(rows_), [&](int begin, int end, int) { fill(begin, end); });
+        context.pool.for_each(items, share(items), [&](int begin, int end, int) {
+            for (int i = begin; i < end; ++i) {
+                const int k = i % pieces * piece_columns;
+                quantize(i / pieces, k, std::min(k + piece_columns, columns_));
+            }
+        });
+    }
     filled_ = nullptr;
     form.tiles = {rows_, columns_, tiles, form.first_row.data(), out, stride};
     form.ready = true;
