@@ -78,6 +78,8 @@ ApiError from_error(const Error& error) {
             return too_many_requests(error.message);
         case ErrorCode::cancelled:
             return unavailable(error.message);
+        case ErrorCode::deadline_exceeded:
+            return {.status = 504, .message = error.message, .type = "timeout_error", .code = "deadline_exceeded"};
         case ErrorCode::io_error:
         case ErrorCode::internal:
             break;

@@ -16,6 +16,8 @@ const char* to_string(ErrorCode code) {
             return "resource exhausted";
         case ErrorCode::cancelled:
             return "cancelled";
+        case ErrorCode::deadline_exceeded:
+            return "deadline exceeded";
         case ErrorCode::io_error:
             return "I/O error";
         case ErrorCode::internal:

@@ -20,6 +20,7 @@ enum class ErrorCode {
     corrupt_data,        // bytes from outside (file, network) contradict their own format
     resource_exhausted,  // a bound was reached: memory, queue, pool; retrying later can help
     cancelled,           // stopped on request
+    deadline_exceeded,   // not done by the time that the caller had set
     io_error,            // the operating system failed an operation
     internal,            // a bug in this program
 };
@@ -29,6 +30,7 @@ const char* to_string(ErrorCode code);
 struct Error {
     ErrorCode code = ErrorCode::internal;
     std::string message;
+    double retry_after = 0;  // seconds, for resource_exhausted; 0: not known
 };
 
 // Either a value or an Error. Test with `if (!result)`; value() on an error is a bug (checked in debug

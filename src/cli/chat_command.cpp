@@ -82,12 +82,12 @@ class Chat {
         std::vector<TokenId> arrived;
         std::optional<engine::Finish> finish;
         engine::Listener listener;
-        listener.on_token = [&](const engine::SampledToken& token) {
+        listener.on_token = [&](int32_t, const engine::SampledToken& token) {
             std::lock_guard lock(mutex);
             arrived.push_back(token.token);
             changed.notify_one();
         };
-        listener.on_finish = [&](const engine::Finish& end) {
+        listener.on_finish = [&](int32_t, const engine::Finish& end) {
             std::lock_guard lock(mutex);
             finish = end;
             changed.notify_one();

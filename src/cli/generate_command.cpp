@@ -65,13 +65,13 @@ Status run(const GenerateOptions& options) {
     tokenizer::StreamDecoder decoder(tokenizer, false, tokenizer::StreamStart::continues_text);
     std::string answer;
     engine::Listener listener;
-    listener.on_token = [&](const engine::SampledToken& token) {
+    listener.on_token = [&](int32_t, const engine::SampledToken& token) {
         const std::string piece = decoder.push(token.token);
         answer += piece;
         tokens.push_back(token);
         if (!options.json) std::fwrite(piece.data(), 1, piece.size(), stdout), std::fflush(stdout);
     };
-    listener.on_finish = [&](const engine::Finish& finish) {
+    listener.on_finish = [&](int32_t, const engine::Finish& finish) {
         std::lock_guard lock(outcome.mutex);
         outcome.finish = finish;
         outcome.finished = true;

@@ -192,9 +192,9 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     loaded.blocks = std::make_unique<kv::BlockPool>(std::move(*blocks));
     engine::EngineOptions engine;
     engine.context_length = context;
-    engine.max_running = options.max_running;
+    engine.limits.max_running = options.max_running;
     engine.max_waiting = options.max_waiting;
-    engine.max_rows = options.max_rows;
+    engine.limits.max_rows = options.max_rows;
     engine.isa = m.isa;
     if (m.tokenizer) engine.end_of_generation = m.tokenizer->end_of_generation();
     loaded.engine = engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine);

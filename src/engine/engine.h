@@ -4,6 +4,7 @@
 // whatever else runs beside it, however the prompt is chunked, however many threads compute.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -60,18 +61,31 @@ struct Finish {
     Error error;  // only for FinishReason::error
 };
 
-// Called on the engine thread, in order, for one request: on_token zero or more times, then on_finish exactly
-// once. Must return quickly and not call back into the engine other than cancel().
+// Called on the engine thread. Of each choice, in order: on_token zero or more times, then on_finish exactly once.
+// Must return quickly and not call back into the engine other than cancel().
 struct Listener {
-    std::function<void(const SampledToken&)> on_token;
-    std::function<void(const Finish&)> on_finish;
+    std::function<void(int32_t choice, const SampledToken&)> on_token;
+    std::function<void(int32_t choice, const Finish&)> on_finish;
 };
+
+using Clock = std::chrono::steady_clock;
 
 struct Request {
     std::vector<TokenId> prompt;  // at least one token
     SamplingParams sampling;
-    std::string tenant;  // whose request it is; carried along, not yet used
+    // Answers drawn side by side; the prompt is computed once. Choice i is what a request of its own gives with seed
+    // choice_seed(sampling.seed, i).
+    int32_t choices = 1;
+    std::string tenant;    // tenants share the compute fairly; "" is one, too
+    int32_t priority = 0;  // lower starts earlier, among the requests of a tenant
+    std::optional<Clock::time_point>
+        deadline;  // FinishReason::error (deadline_exceeded) for what is not done by then
 };
+constexpr int32_t max_choices = 128;
+
+inline uint64_t choice_seed(uint64_t seed, int32_t choice) {
+    return seed + static_cast<uint64_t>(choice) * 0x9E3779B97F4A7C15u;
+}
 
 // A moment's counters, for /metrics and tests. Totals only grow.
 struct EngineStats {
@@ -80,6 +94,7 @@ struct EngineStats {
     uint64_t prompt_tokens_total = 0, generated_tokens_total = 0;
     uint64_t finished_stop_total = 0, finished_length_total = 0, cancelled_total = 0, failed_total = 0;
     uint64_t rejected_total = 0, preemptions_total = 0, steps_total = 0;
+    double estimated_wait = 0;  // seconds until a request that came now would start, by the cost model
 };
 
 class Engine {
@@ -87,12 +102,13 @@ class Engine {
     virtual ~Engine() = default;  // cancels what is left, then joins
 
     // Checks the request and queues it. Errors: invalid_argument (bad token, bad parameter, prompt longer
-    // than the context; the message has the numbers), resource_exhausted (queue full). Any thread; does not
-    // block on compute.
+    // than the context, choices that the blocks can never hold; the message has the numbers), resource_exhausted (queue
+    // full or too slow, with Error::retry_after). Any thread; does not block on compute.
     virtual Result<RequestId> submit(Request request, Listener listener) = 0;
-    // Ends the request at the next step boundary, whatever its stage, and returns its blocks. Unknown or
-    // finished ids are ignored. Any thread; on_finish(cancelled) still comes, on the engine thread.
+    // Ends the request (one choice of it) at the next step boundary, whatever its stage, and returns its blocks.
+    // Unknown or finished ids are ignored. Any thread; on_finish(cancelled) still comes, on the engine thread.
     virtual void cancel(RequestId id) = 0;
+    virtual void cancel(RequestId id, int32_t choice) = 0;
     // cancel() for all requests there are now.
     virtual void cancel_all() = 0;
 

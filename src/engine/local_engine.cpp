@@ -2,401 +2,586 @@
 
 #include <algorithm>
 #include <cassert>
-#include <condition_variable>
+#include <cmath>
 #include <deque>
-#include <mutex>
-#include <optional>
-#include <thread>
+#include <utility>
 
-#include "engine/sampler.h"
+#include "engine/mailbox.h"
+#include "engine/sequence.h"
+#include "engine/step_runner.h"
+#include "engine/tenants.h"
 
 namespace deepinfer::engine {
 
 namespace {
 
-// One request on its way through the engine. Owned by the engine thread.
-struct Sequence {
-    RequestId id = 0;
-    SamplingParams sampling;
-    Listener listener;
-    std::vector<TokenId> tokens;  // prompt, then output
-    int32_t prompt_tokens = 0;
-    int32_t computed = 0;  // tokens with keys and values in `blocks`
-    std::vector<kv::BlockId> blocks;
-    int32_t counted = 0;  // prompt tokens already counted as computed (a preempted prompt is computed again)
-    bool cancelled = false;
-    std::optional<Finish> end;  // set when it is over; told to the listener once the counters show it
+constexpr double averaging_seconds = 5;
+constexpr auto planning_margin = std::chrono::milliseconds(1);
 
-    int32_t generated() const { return static_cast<int32_t>(tokens.size()) - prompt_tokens; }
-    SequenceView view() const {
-        return {static_cast<int32_t>(tokens.size()), computed, static_cast<int32_t>(blocks.size())};
-    }
+double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+// Without a model of the time every step takes none.
+class NoTimes final : public StepTimes {
+  public:
+    double seconds(std::span<const Chunk>) const override { return 0; }
+    void observe(std::span<const Chunk>, double) override {}
 };
 
 class LocalEngine final : public Engine {
   public:
-    LocalEngine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool, const EngineOptions& options)
-        : model_(model), blocks_(blocks), pool_(pool), options_(options) {
-        limits_.max_rows = std::max(options.max_rows, options.max_running);
-        limits_.max_running = options.max_running;
-        limits_.block_tokens = kv::block_tokens;
-        const int64_t pool_tokens = int64_t{blocks.total()} * kv::block_tokens;
-        const int32_t wanted =
-            options.context_length > 0 ? options.context_length : model.info().context_length;
-        context_length_ = static_cast<int32_t>(std::min<int64_t>(wanted, pool_tokens));
-        for (int i = 0; i < pool.threads(); ++i)
-            samplers_.emplace_back(kernels::kernel_table(options.isa), model.info().vocabulary);
-        stats_.blocks_total = blocks.total();
-        stats_.blocks_free = blocks.free();
-        thread_ = std::thread([this] { run(); });
-    }
-
+    LocalEngine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool, const EngineOptions& options,
+                std::unique_ptr<StepTimes> times, std::shared_ptr<Trace> trace);
     ~LocalEngine() override {
-        {
-            std::lock_guard lock(mutex_);
-            stopping_ = true;
-        }
-        wake_.notify_one();
+        mailbox_.stop();
         thread_.join();
     }
 
     Result<RequestId> submit(Request request, Listener listener) override;
-    void cancel(RequestId id) override;
-    void cancel_all() override;
-    EngineStats stats() const override {
-        std::lock_guard lock(mutex_);
-        return stats_;
-    }
+    void cancel(RequestId id) override { mailbox_.cancel(id, -1); }
+    void cancel(RequestId id, int32_t choice) override { mailbox_.cancel(id, choice); }
+    void cancel_all() override { mailbox_.cancel_all(); }
+    EngineStats stats() const override { return mailbox_.stats(); }
     int32_t context_length() const override { return context_length_; }
     int32_t vocabulary_size() const override { return model_.info().vocabulary; }
 
   private:
-    using Pointer = std::unique_ptr<Sequence>;
-
-    struct Scheduled {
-        Sequence* sequence;
-        int32_t rows;
+    // A step that was started: who has rows and samples in it.
+    struct Flight {
+        struct Rows {
+            SequencePtr sequence;
+            Chunk chunk;
+        };
+        uint64_t id = 0;
+        std::vector<Rows> rows;
+        std::vector<SequencePtr> samples;
+        double predicted = 0;
+        Clock::time_point expected_end;
+    };
+    struct Ended {
+        std::shared_ptr<const Listener> listener;
+        int32_t choice;
+        Finish finish;
+    };
+    // Blocks that the steps in flight still use.
+    struct Retired {
+        uint64_t last_step;
+        std::vector<kv::BlockId> blocks;
     };
 
+    Status check(const Request& request) const;
     void run();
-    bool receive();  // takes over what other threads sent; false when stopping
-    void drop_cancelled();
-    void step();
-    void schedule();
-    void build_batch();
-    void deliver(Sequence& sequence, const Result<SampledToken>& sampled);
-    void finish(Sequence& sequence, FinishReason reason, TokenId stop_token = -1, Error error = {});
-    void allocate_blocks(Sequence& sequence, int32_t tokens);
-    void release_blocks(Sequence& sequence);
-    void end_finished();
-    void fail_all(const std::string& why);
-    void publish();
+    void receive(bool wait);
+    bool plan_step();
+    SequenceView view(const Sequence& s) const;
+    Plan decide();
+    void start(const Plan& decision);
+    void build(const Plan& decision, std::span<const SequencePtr> chosen, StepInputs& inputs, Flight& flight);
+    void add_samples(const SequencePtr& s, int32_t logits, StepInputs& inputs, Flight& flight);
+    void fork(const SequencePtr& parent, int32_t logits, StepInputs& inputs, Flight& flight);
+    void sample(const SequencePtr& s, int32_t logits, StepInputs& inputs, Flight& flight);
+    Clock::time_point latest_planning() const;
+    StepResult wait_for_step();
+    void process(const StepResult& result);
+    void measure(const Flight& flight, const StepResult& result);
+    void deliver(Sequence& s, const Result<SampledToken>& sampled);
+    void finish(Sequence& s, FinishReason reason, TokenId stop_token = -1, Error error = {});
+    void count_finish();
+    void end_overdue_and_cancelled(const Mailbox::Orders& orders);
+    void allocate_blocks(Sequence& s, int32_t tokens);
+    kv::BlockId allocate_block();
+    void release_blocks(Sequence& s);
+    void reclaim();
+    void estimate(Sequence& s);
+    double estimated_wait() const;
+    void tell();
 
     models::Model& model_;
     kv::BlockPool& blocks_;
-    ThreadPool& pool_;
     const EngineOptions options_;
-    SchedulerLimits limits_;
     int32_t context_length_ = 0;
-
-    // The mailbox: the only state shared with other threads. The lock is held for a few instructions, never
-    // over compute or a listener.
-    mutable std::mutex mutex_;
-    std::condition_variable wake_;
-    std::vector<Pointer> arrived_;
-    std::vector<RequestId> cancelled_;
-    RequestId cancelled_below_ = 0;  // all with a lower id
-    bool stopping_ = false;
-    RequestId next_id_ = 1;
-    int32_t queued_ = 0;  // arrived or waiting, for the bound
-    EngineStats stats_;
+    std::unique_ptr<StepTimes> times_;
+    std::shared_ptr<Trace> trace_;
+    StepRunner runner_;
+    Mailbox mailbox_;
 
     // Owned by the engine thread.
-    std::vector<Pointer> running_;  // oldest admission first
-    std::deque<Pointer> waiting_;
+    std::vector<SequencePtr> running_;  // oldest admission first
+    std::deque<SequencePtr> waiting_;
+    std::deque<Flight> flights_;  // at most two
+    std::vector<Retired> retired_;
+    std::vector<Ended> ended_;  // to be told
+    Tenants tenants_;
     EngineStats counters_;
-    std::vector<Scheduled> scheduled_;  // of this step, in batch order
-    models::Batch batch_;
-    std::vector<Sequence*> sampled_;  // of logit row i
-    std::vector<float> logits_;
-    std::vector<std::optional<Result<SampledToken>>> results_;
-    std::vector<Sampler> samplers_;  // one per pool thread
+    uint64_t next_step_ = 1, done_step_ = 0;
+    double prefill_share_ = 1;  // of the time, seconds of estimated service done per second; moving average
+    double finished_per_second_ = 0;  // moving average
+    Clock::time_point last_end_{}, last_finish_{};
+    std::deque<StepResult> inline_results_;  // of steps computed by the engine thread itself
+    std::unique_ptr<StepLane> lane_;         // if async
     std::thread thread_;
 };
 
-Result<RequestId> LocalEngine::submit(Request request, Listener listener) {
+LocalEngine::LocalEngine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool,
+                         const EngineOptions& options, std::unique_ptr<StepTimes> times,
+                         std::shared_ptr<Trace> trace)
+    : model_(model),
+      blocks_(blocks),
+      options_([&] {
+          EngineOptions o = options;
+          o.limits.max_rows = std::max(o.limits.max_rows, o.limits.max_running);
+          o.limits.block_tokens = kv::block_tokens;
+          return o;
+      }()),
+      times_(times ? std::move(times) : std::make_unique<NoTimes>()),
+      trace_(std::move(trace)),
+      runner_(model, blocks, pool, options.isa, options.end_of_generation, trace_.get()),
+      mailbox_(options.max_waiting + options.limits.max_running, options.max_wait_seconds),
+      tenants_(options.tenant_weights) {
+    const int64_t pool_tokens = int64_t{blocks.total()} * kv::block_tokens;
+    const int32_t wanted = options.context_length > 0 ? options.context_length : model.info().context_length;
+    context_length_ = static_cast<int32_t>(std::min<int64_t>(wanted, pool_tokens));
+    tell();
+    if (options_.async) lane_ = std::make_unique<StepLane>(runner_);
+    thread_ = std::thread([this] { run(); });
+}
+
+Status LocalEngine::check(const Request& request) const {
+    const auto bad = [](std::string message) {
+        return Error{ErrorCode::invalid_argument, std::move(message)};
+    };
     const int32_t vocabulary = model_.info().vocabulary;
-    if (request.prompt.empty())
-        return Error{ErrorCode::invalid_argument, "the prompt is empty: at least one token is needed"};
+    if (request.prompt.empty()) return bad("the prompt is empty: at least one token is needed");
     for (TokenId token : request.prompt)
         if (token < 0 || token >= vocabulary)
-            return Error{ErrorCode::invalid_argument, "prompt token " + std::to_string(token) +
-                                                          " is not in the vocabulary of " +
-                                                          std::to_string(vocabulary) + " tokens"};
-    if (Status status = check(request.sampling, vocabulary); !status) return status.error();
-    if (request.prompt.size() >= static_cast<size_t>(context_length_))
-        return Error{ErrorCode::invalid_argument, "the prompt has " + std::to_string(request.prompt.size()) +
-                                                      " tokens; the context holds " +
-                                                      std::to_string(context_length_) +
-                                                      ", and at least one must be left for the answer"};
-    auto sequence = std::make_unique<Sequence>();
-    sequence->tokens = std::move(request.prompt);
-    sequence->prompt_tokens = static_cast<int32_t>(sequence->tokens.size());
-    sequence->sampling = std::move(request.sampling);
-    sequence->listener = std::move(listener);
-    RequestId id = 0;
-    {
-        std::lock_guard lock(mutex_);
-        if (stopping_) return Error{ErrorCode::cancelled, "the engine is shutting down"};
-        // Places to run count as well: a burst may fill them before the first step takes it from the queue.
-        if (queued_ + stats_.running >= options_.max_waiting + options_.max_running) {
-            ++stats_.rejected_total;
-            return Error{ErrorCode::resource_exhausted,
-                         "the queue is full: " + std::to_string(stats_.running) +
-                             " requests are running and " + std::to_string(queued_) + " are waiting"};
-        }
-        ++queued_;
-        id = sequence->id = next_id_++;
-        arrived_.push_back(std::move(sequence));
-        stats_.waiting = queued_;
-    }
-    wake_.notify_one();
-    return id;
+            return bad("prompt token " + std::to_string(token) + " is not in the vocabulary of " +
+                       std::to_string(vocabulary) + " tokens");
+    if (Status status = engine::check(request.sampling, vocabulary); !status) return status;
+    const auto prompt = static_cast<int64_t>(request.prompt.size());
+    if (prompt >= context_length_)
+        return bad("the prompt has " + std::to_string(prompt) + " tokens; the context holds " +
+                   std::to_string(context_length_) + ", and at least one must be left for the answer");
+    if (request.choices < 1 || request.choices > std::min(max_choices, options_.limits.max_running))
+        return bad("choices must be from 1 to " +
+                   std::to_string(std::min(max_choices, options_.limits.max_running)) + ", not " +
+                   std::to_string(request.choices));
+    const int64_t needed = (prompt + 1 + kv::block_tokens - 1) / kv::block_tokens + request.choices - 1;
+    if (request.choices > 1 && needed > blocks_.total())
+        return bad(std::to_string(request.choices) + " choices of a prompt of " + std::to_string(prompt) +
+                   " tokens need " + std::to_string(needed) + " blocks of KV cache; there are " +
+                   std::to_string(blocks_.total()));
+    return {};
 }
 
-void LocalEngine::cancel(RequestId id) {
-    {
-        std::lock_guard lock(mutex_);
-        cancelled_.push_back(id);
-    }
-    wake_.notify_one();
-}
-
-void LocalEngine::cancel_all() {
-    {
-        std::lock_guard lock(mutex_);
-        cancelled_below_ = next_id_;
-    }
-    wake_.notify_one();
+Result<RequestId> LocalEngine::submit(Request request, Listener listener) {
+    if (Status status = check(request); !status) return status.error();
+    return mailbox_.submit(std::move(request), std::move(listener));
 }
 
 void LocalEngine::run() {
-    const ThreadPool::PinnedCaller pinned(pool_);
-    while (receive()) {
-        drop_cancelled();
-        try {
-            step();
-        } catch (const std::exception& e) {  // out of memory: the requests fail, the engine lives on
-            fail_all(std::string("the step failed: ") + e.what());
-        }
-        end_finished();
+    std::optional<ThreadPool::PinnedCaller> pinned;
+    if (!lane_) pinned.emplace(runner_.pool());
+    for (;;) {
+        const bool idle = running_.empty() && waiting_.empty() && flights_.empty();
+        assert(!idle || blocks_.free() == blocks_.total());  // nothing runs, so nothing may hold a block
+        receive(idle);
+        if (mailbox_.stopping()) break;
+        // Who comes while a step is computed may still join the next: it is planned as late as is safe.
+        if (flights_.size() == 1 && lane_)
+            if (const auto result = lane_->wait(latest_planning())) process(*result);
+        receive(false);
+        const bool started = flights_.size() < (lane_ ? 2u : 1u) && plan_step();
+        if (!flights_.empty() && (!started || flights_.size() > 1 || !lane_)) process(wait_for_step());
+        tell();
     }
-    for (auto& sequence : running_) finish(*sequence, FinishReason::cancelled);
-    for (auto& sequence : waiting_) finish(*sequence, FinishReason::cancelled);
-    end_finished();
+    while (!flights_.empty()) process(wait_for_step());
+    const auto cancel = [this](const SequencePtr& s) { finish(*s, FinishReason::cancelled); };
+    std::for_each(running_.begin(), running_.end(), cancel);
+    std::for_each(waiting_.begin(), waiting_.end(), cancel);
+    running_.clear();
+    waiting_.clear();
+    tell();
 }
 
-bool LocalEngine::receive() {
-    std::unique_lock lock(mutex_);
-    if (running_.empty() && waiting_.empty()) {
-        assert(blocks_.free() == blocks_.total());  // nothing runs, so nothing may hold a block
-        wake_.wait(lock, [this] { return stopping_ || !arrived_.empty() || !cancelled_.empty(); });
+// When the next step must be planned to be there in time, by the prediction for the one that is computed.
+Clock::time_point LocalEngine::latest_planning() const {
+    const Flight& flight = flights_.front();
+    const auto margin = std::max<Clock::duration>(
+        planning_margin,
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(0.15 * flight.predicted)));
+    return flight.expected_end - margin;
+}
+
+// Takes over what other threads sent.
+void LocalEngine::receive(bool wait) {
+    Mailbox::Orders orders = mailbox_.take(wait);
+    for (Mailbox::Arrival& arrival : orders.arrived) {
+        auto s = std::make_shared<Sequence>();
+        Request& request = arrival.request;
+        s->id = arrival.id;
+        s->listener = std::make_shared<const Listener>(std::move(arrival.listener));
+        s->sampling = std::make_shared<const SamplingParams>(std::move(request.sampling));
+        s->choices = request.choices;
+        s->tenant = tenants_.enter(request.tenant);
+        s->priority = request.priority;
+        s->arrival = s->waiting_since = arrival.time;
+        s->deadline = request.deadline;
+        s->tokens = std::move(request.prompt);
+        s->prompt_tokens = s->known();
+        estimate(*s);
+        waiting_.push_back(std::move(s));
     }
-    for (Pointer& sequence : arrived_) waiting_.push_back(std::move(sequence));
-    arrived_.clear();
-    const auto mark = [this](const Pointer& s) {
-        s->cancelled |= s->id < cancelled_below_ ||
-                        std::find(cancelled_.begin(), cancelled_.end(), s->id) != cancelled_.end();
-    };
-    std::for_each(running_.begin(), running_.end(), mark);
-    std::for_each(waiting_.begin(), waiting_.end(), mark);
-    cancelled_.clear();
-    return !stopping_;
+    end_overdue_and_cancelled(orders);
 }
 
-void LocalEngine::drop_cancelled() {
-    bool any = false;
-    const auto drop = [&](const Pointer& s) {
-        if (!s->cancelled) return;
-        finish(*s, FinishReason::cancelled);
-        any = true;
+void LocalEngine::end_overdue_and_cancelled(const Mailbox::Orders& orders) {
+    const Clock::time_point now = Clock::now();
+    const auto end = [&](const SequencePtr& s) {
+        if (orders.cancels(s->id, s->choice, s->choices == 1)) return finish(*s, FinishReason::cancelled);
+        if (s->deadline && now >= *s->deadline)
+            finish(*s, FinishReason::error, -1,
+                   Error{ErrorCode::deadline_exceeded,
+                         "the request was not done by its deadline: " + std::to_string(s->generated()) +
+                             " tokens of the answer were computed"});
     };
-    std::for_each(running_.begin(), running_.end(), drop);
-    std::for_each(waiting_.begin(), waiting_.end(), drop);
-    if (any) end_finished();
+    std::for_each(running_.begin(), running_.end(), end);
+    std::for_each(waiting_.begin(), waiting_.end(), end);
+    const auto over = [](const SequencePtr& s) { return s->over; };
+    std::erase_if(running_, over);
+    std::erase_if(waiting_, over);
 }
 
-// Carries out the plan: who gives up blocks, who starts, who holds which blocks for the rows to come.
-void LocalEngine::schedule() {
-    scheduled_.clear();
+SequenceView LocalEngine::view(const Sequence& s) const {
+    SequenceView v;
+    v.tokens = s.length();
+    v.computed = s.computed;
+    v.blocks = static_cast<int32_t>(s.blocks.size());
+    for (kv::BlockId block : s.blocks) v.freed_by_giving += blocks_.references(block) == 1;
+    v.in_flight = s.last_step > done_step_;
+    v.pending = s.pending > 0;
+    v.complete = s.generated() + s.pending >= s.sampling->max_tokens || s.length() >= context_length_;
+    v.choices = s.choices;
+    v.tenant = s.tenant;
+    v.priority = s.priority;
+    v.arrival = seconds(s.arrival.time_since_epoch());
+    v.waiting_since = seconds(s.waiting_since.time_since_epoch());
+    v.service = s.service;
+    v.skipped = s.skipped;
+    return v;
+}
+
+Plan LocalEngine::decide() {
     std::vector<SequenceView> running, waiting;
-    for (const Pointer& s : running_) running.push_back(s->view());
-    for (const Pointer& s : waiting_) {
-        if (waiting.size() >= static_cast<size_t>(limits_.max_running))
-            break;  // no more can start in one step
-        waiting.push_back(s->view());
-    }
-    const Plan decision = plan(running, waiting, blocks_.free(), limits_);
-    for (const Plan::Work& work : decision.work) {
-        const auto index = static_cast<size_t>(work.sequence);
-        Sequence* s =
-            index < running_.size() ? running_[index].get() : waiting_[index - running_.size()].get();
-        scheduled_.push_back({s, work.rows});
-    }
+    for (const SequencePtr& s : running_) running.push_back(view(*s));
+    for (const SequencePtr& s : waiting_) waiting.push_back(view(*s));
+    PlanInput input;
+    input.running = running;
+    input.waiting = waiting;
+    input.tenants = tenants_.views();
+    input.free_blocks = blocks_.free();
+    for (const Retired& r : retired_)
+        for (kv::BlockId block : r.blocks) input.coming_blocks += blocks_.references(block) == 1;
+    input.now = seconds(Clock::now().time_since_epoch());
+    return plan(input, *times_, options_.limits);
+}
+
+// Plans a step and starts it. False if there is nothing to compute now.
+bool LocalEngine::plan_step() {
+    const Clock::time_point begin = Clock::now();
+    const Plan decision = decide();
     for (int32_t index : decision.preempted) {  // youngest first, so that the queue keeps their order
-        Pointer& s = running_[static_cast<size_t>(index)];
+        SequencePtr& s = running_[static_cast<size_t>(index)];
         release_blocks(*s);
+        estimate(*s);
         ++counters_.preemptions_total;
-        waiting_.push_front(std::move(s));
+        waiting_.push_front(s);
     }
+    // `waiting_` has got as many in front as were preempted.
+    const auto at = [&](int32_t index) -> SequencePtr& {
+        const auto i = static_cast<size_t>(index), n = running_.size();
+        return i < n ? running_[i] : waiting_[i - n + decision.preempted.size()];
+    };
+    for (int32_t index : decision.skipped) ++at(index)->skipped;
+    std::vector<SequencePtr> chosen;
+    for (const Plan::Work& work : decision.work) chosen.push_back(at(work.sequence));
+    std::vector<SequencePtr> admitted;
+    for (int32_t index : decision.admitted)
+        admitted.push_back(at(index + static_cast<int32_t>(running_.size())));
+    for (const SequencePtr& s : admitted) std::erase(waiting_, s);
+    for (int32_t index : decision.preempted) running_[static_cast<size_t>(index)] = nullptr;
     std::erase(running_, nullptr);
-    for (int32_t i = 0; i < decision.admitted; ++i) {
-        Sequence& s = *waiting_.front();
-        allocate_blocks(s, static_cast<int32_t>(s.tokens.size()) +
-                               1);  // the whole prompt's, so that it cannot get stuck half-way
-        running_.push_back(std::move(waiting_.front()));
-        waiting_.pop_front();
+    for (const SequencePtr& s : admitted) {
+        allocate_blocks(*s, s->length() + 1);
+        for (int32_t i = 1; i < s->choices; ++i) s->tails.push_back(allocate_block());
+        running_.push_back(s);
     }
-    for (const Scheduled& work : scheduled_)
-        allocate_blocks(*work.sequence, work.sequence->computed + work.rows);
+    if (decision.work.empty()) return false;
+    tenants_.set_used(decision.used);
+
+    StepInputs inputs;
+    Flight flight;
+    flight.id = inputs.id = next_step_++;
+    flight.predicted = inputs.predicted = decision.predicted;
+    build(decision, chosen, inputs, flight);
+    const Clock::time_point now = Clock::now();
+    const Clock::time_point start = flights_.empty() ? now : std::max(now, flights_.back().expected_end);
+    flight.expected_end = start + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>(decision.predicted));
+    if (trace_)
+        trace_->add({"plan", Trace::Lane::engine, begin, now, flight.id,
+                     static_cast<int32_t>(inputs.batch.tokens.size()), static_cast<int32_t>(chosen.size()),
+                     decision.predicted});
+    flights_.push_back(std::move(flight));
+    if (lane_)
+        lane_->start(std::move(inputs));
+    else
+        inline_results_.push_back(runner_.run(inputs));
+    return true;
 }
 
-void LocalEngine::build_batch() {
-    batch_.tokens.clear();
-    batch_.sequences.clear();
-    batch_.logit_rows.clear();
-    sampled_.clear();
-    for (const auto& [s, rows] : scheduled_) {
-        const auto first = static_cast<int32_t>(batch_.tokens.size());
-        batch_.tokens.insert(batch_.tokens.end(), s->tokens.begin() + s->computed,
-                             s->tokens.begin() + s->computed + rows);
-        batch_.sequences.push_back({first, rows, s->computed, s->blocks});
-        if (s->computed + rows == static_cast<int32_t>(s->tokens.size())) {
-            batch_.logit_rows.push_back(first + rows - 1);
-            sampled_.push_back(s);
+void LocalEngine::build(const Plan& decision, std::span<const SequencePtr> chosen, StepInputs& inputs,
+                        Flight& flight) {
+    models::Batch& batch = inputs.batch;
+    size_t tables = 0;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+        allocate_blocks(*chosen[i], chosen[i]->computed + decision.work[i].rows);
+        tables += chosen[i]->blocks.size();
+    }
+    const Clock::time_point now = Clock::now();
+    inputs.tables.reserve(tables);  // spans into it must stay valid
+    for (size_t i = 0; i < chosen.size(); ++i) {
+        const SequencePtr& s = chosen[i];
+        const int32_t rows = decision.work[i].rows, first = static_cast<int32_t>(batch.tokens.size()),
+                      end = s->computed + rows, known = std::min(end, s->known());
+        batch.tokens.insert(batch.tokens.end(), s->tokens.begin() + s->computed, s->tokens.begin() + known);
+        if (known < end) {
+            assert(end - known == 1 && s->last_step + 1 == inputs.id);
+            inputs.carried.push_back({static_cast<int32_t>(batch.tokens.size()), s->last_sample});
+            batch.tokens.push_back(0);
         }
+        const size_t table = inputs.tables.size();
+        inputs.tables.insert(inputs.tables.end(), s->blocks.begin(), s->blocks.end());
+        batch.sequences.push_back(
+            {first, rows, s->computed, std::span(inputs.tables).subspan(table, s->blocks.size())});
+        flight.rows.push_back({s, {rows, s->computed, end == s->length() ? 1 : 0}});
+        s->computed = end;
+        s->last_step = inputs.id;
+        s->last_sample = -1;
+        s->skipped = 0;
+        s->waiting_since = now;
+        if (end < s->length()) {
+            estimate(*s);
+            continue;
+        }
+        const auto logits = static_cast<int32_t>(batch.logit_rows.size());
+        batch.logit_rows.push_back(first + rows - 1);
+        sample(s, logits, inputs, flight);
+        if (s->choices > 1) fork(s, logits, inputs, flight);
     }
 }
 
-void LocalEngine::step() {
-    schedule();
-    if (scheduled_.empty()) return;
-    build_batch();
-    const auto vocabulary = static_cast<size_t>(model_.info().vocabulary);
-    if (logits_.size() < sampled_.size() * vocabulary) logits_.resize(sampled_.size() * vocabulary);
-    model_.forward(batch_, blocks_, logits_.data());
-    ++counters_.steps_total;
-    for (const auto& [s, rows] : scheduled_) {
-        const int32_t prompt_rows = std::clamp(s->prompt_tokens - std::max(s->computed, s->counted), 0, rows);
+void LocalEngine::sample(const SequencePtr& s, int32_t logits, StepInputs& inputs, Flight& flight) {
+    s->last_sample = static_cast<int32_t>(inputs.samples.size());
+    inputs.samples.push_back({logits, s->sampling, int64_t{s->length()}});
+    s->pending = 1;
+    flight.samples.push_back(s);
+}
+
+// The other choices start from the blocks of the first: full ones are shared, the last one is copied.
+void LocalEngine::fork(const SequencePtr& parent, int32_t logits, StepInputs& inputs, Flight& flight) {
+    const int32_t full = parent->computed / kv::block_tokens;
+    for (int32_t choice = 1; choice < parent->choices; ++choice) {
+        auto s = std::make_shared<Sequence>(*parent);
+        SamplingParams sampling = *parent->sampling;
+        sampling.seed = choice_seed(sampling.seed, choice);
+        s->sampling = std::make_shared<const SamplingParams>(std::move(sampling));
+        s->choice = choice;
+        s->choices = 1;
+        s->pending = 0;
+        s->blocks.resize(static_cast<size_t>(full));
+        for (kv::BlockId block : s->blocks) blocks_.retain(block);
+        s->tails.clear();
+        s->blocks.push_back(parent->tails[static_cast<size_t>(choice) - 1]);
+        if (parent->computed % kv::block_tokens != 0)
+            inputs.copies.push_back({parent->blocks[static_cast<size_t>(full)], s->blocks.back()});
+        tenants_.retain(s->tenant);
+        sample(s, logits, inputs, flight);
+        running_.push_back(std::move(s));
+    }
+    parent->choices = 1;
+    parent->tails.clear();
+}
+
+StepResult LocalEngine::wait_for_step() {
+    if (lane_) return std::move(*lane_->wait());
+    StepResult result = std::move(inline_results_.front());
+    inline_results_.pop_front();
+    return result;
+}
+
+void LocalEngine::process(const StepResult& result) {
+    const Clock::time_point begin = Clock::now();
+    const Flight flight = std::move(flights_.front());
+    flights_.pop_front();
+    assert(flight.id == result.id);
+    done_step_ = result.id;
+    if (!result.skipped && !result.failure) {
+        ++counters_.steps_total;
+        std::vector<Chunk> chunks;
+        for (const Flight::Rows& r : flight.rows) chunks.push_back(r.chunk);
+        times_->observe(chunks, seconds(result.end - result.begin));
+        measure(flight, result);
+    }
+    for (const auto& [s, chunk] : flight.rows) {
+        const int32_t computed = std::max(chunk.position, s->counted),
+                      prompt_rows =
+                          std::clamp(s->prompt_tokens - computed, 0, chunk.position + chunk.rows - computed);
         s->counted += prompt_rows;
         counters_.prompt_tokens_total += static_cast<uint64_t>(prompt_rows);
-        s->computed += rows;
+        if (result.failure && !s->over) finish(*s, FinishReason::error, -1, *result.failure);
     }
-    results_.assign(sampled_.size(), std::nullopt);
-    pool_.for_each(static_cast<int>(sampled_.size()), 1, [&](int begin, int end, int thread) {
-        for (int i = begin; i < end; ++i) {
-            const Sequence& s = *sampled_[static_cast<size_t>(i)];
-            results_[static_cast<size_t>(i)] = samplers_[static_cast<size_t>(thread)].sample(
-                logits_.data() + static_cast<size_t>(i) * vocabulary, s.sampling,
-                static_cast<int64_t>(s.tokens.size()));
-        }
-    });
-    for (size_t i = 0; i < sampled_.size(); ++i) deliver(*sampled_[i], *results_[i]);
+    for (size_t i = 0; i < flight.samples.size(); ++i) {
+        Sequence& s = *flight.samples[i];
+        s.pending = 0;
+        if (s.over) continue;
+        if (result.failure)
+            finish(s, FinishReason::error, -1, *result.failure);
+        else if (!result.skipped)
+            deliver(s, result.samples[i]);
+    }
+    const auto over = [](const SequencePtr& s) { return s->over; };
+    std::erase_if(running_, over);
+    std::erase_if(waiting_, over);
+    reclaim();
+    if (trace_)
+        trace_->add({"process", Trace::Lane::engine, begin, Clock::now(), flight.id, 0,
+                     static_cast<int32_t>(flight.samples.size()), 0});
+}
+
+// Moving averages over some seconds: which share of the time goes to prompts.
+void LocalEngine::measure(const Flight& flight, const StepResult& result) {
+    const double took = seconds(result.end - std::max(result.begin, last_end_)),
+                 keep = std::exp(-took / averaging_seconds);
+    last_end_ = result.end;
+    double service = 0;
+    bool prompts = false;
+    for (const Flight::Rows& r : flight.rows)
+        if (r.chunk.rows > 1) service += times_->seconds({&r.chunk, 1}), prompts = true;
+    if (prompts && took > 0)
+        prefill_share_ = keep * prefill_share_ + (1 - keep) * std::min(1.0, service / took);
 }
 
 void LocalEngine::deliver(Sequence& s, const Result<SampledToken>& sampled) {
     if (!sampled) return finish(s, FinishReason::error, -1, sampled.error());
-    const SamplingParams& params = s.sampling;
     const TokenId token = sampled->token;
-    const auto contains = [token](const std::vector<TokenId>& ids) {
-        return std::find(ids.begin(), ids.end(), token) != ids.end();
-    };
     s.tokens.push_back(token);
     ++counters_.generated_tokens_total;
-    if (contains(params.stop_ids) || (!params.ignore_eos && contains(options_.end_of_generation)))
-        return finish(s, FinishReason::stop, token);
-    s.listener.on_token(*sampled);
-    if (s.generated() >= params.max_tokens || static_cast<int32_t>(s.tokens.size()) >= context_length_)
+    if (ends(token, *s.sampling, runner_.end_of_generation())) return finish(s, FinishReason::stop, token);
+    s.listener->on_token(s.choice, *sampled);
+    if (s.generated() >= s.sampling->max_tokens || s.known() >= context_length_)
         finish(s, FinishReason::length);
 }
 
+// Tells the listener; the caller takes the sequence out of its queue.
 void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, Error error) {
+    if (s.over) return;
+    s.over = true;
     release_blocks(s);
-    switch (reason) {
-        case FinishReason::stop:
-            ++counters_.finished_stop_total;
-            break;
-        case FinishReason::length:
-            ++counters_.finished_length_total;
-            break;
-        case FinishReason::cancelled:
-            ++counters_.cancelled_total;
-            break;
-        case FinishReason::error:
-            ++counters_.failed_total;
-            break;
-    }
+    tenants_.leave(s.tenant);
+    count_finish();
+    (reason == FinishReason::stop        ? counters_.finished_stop_total
+     : reason == FinishReason::length    ? counters_.finished_length_total
+     : reason == FinishReason::cancelled ? counters_.cancelled_total
+                                         : counters_.failed_total)++;
     Finish end;
     end.reason = reason;
     end.stop_token = stop_token;
     end.prompt_tokens = s.prompt_tokens;
     end.completion_tokens = s.generated();
     end.error = std::move(error);
-    s.end = std::move(end);
+    // A request that ends before its choices began ends for all of them.
+    for (int32_t choice = s.choice; choice < s.choice + s.choices; ++choice)
+        ended_.push_back({s.listener, choice, end});
+}
+
+void LocalEngine::count_finish() {
+    const Clock::time_point now = Clock::now();
+    if (last_finish_ != Clock::time_point{}) {
+        const double gap = std::max(seconds(now - last_finish_), 1e-6),
+                     keep = std::exp(-gap / averaging_seconds);
+        finished_per_second_ = keep * finished_per_second_ + (1 - keep) / gap;
+    }
+    last_finish_ = now;
 }
 
 void LocalEngine::allocate_blocks(Sequence& s, int32_t tokens) {
     const auto wanted = static_cast<size_t>((tokens + kv::block_tokens - 1) / kv::block_tokens);
-    while (s.blocks.size() < wanted) {
-        const kv::BlockId block = blocks_.allocate();
-        assert(block >= 0);  // the plan counted
-        s.blocks.push_back(block);
-    }
+    while (s.blocks.size() < wanted) s.blocks.push_back(allocate_block());
 }
 
+kv::BlockId LocalEngine::allocate_block() {
+    const kv::BlockId block = blocks_.allocate();
+    assert(block >= 0);  // the plan counted
+    return block;
+}
+
+// Gives back the blocks once no step in flight uses them.
 void LocalEngine::release_blocks(Sequence& s) {
-    for (kv::BlockId block : s.blocks) blocks_.release(block);
+    s.blocks.insert(s.blocks.end(), s.tails.begin(), s.tails.end());
+    s.tails.clear();
+    if (s.last_step > done_step_)
+        retired_.push_back({s.last_step, std::move(s.blocks)});
+    else
+        for (kv::BlockId block : s.blocks) blocks_.release(block);
     s.blocks.clear();
     s.computed = 0;
 }
 
-// Takes out what is over, shows it in the counters, and then tells the listeners: who has seen an answer end finds its
-// blocks free.
-void LocalEngine::end_finished() {
-    std::vector<Pointer> over;
-    const auto take = [&over](auto& queue) {
-        for (Pointer& s : queue)
-            if (s->end) over.push_back(std::move(s));
-        std::erase(queue, nullptr);
-    };
-    take(running_);
-    take(waiting_);
-    publish();
-    for (const Pointer& s : over) s->listener.on_finish(*s->end);
+void LocalEngine::reclaim() {
+    std::erase_if(retired_, [this](const Retired& r) {
+        if (r.last_step > done_step_) return false;
+        for (kv::BlockId block : r.blocks) blocks_.release(block);
+        return true;
+    });
 }
 
-void LocalEngine::fail_all(const std::string& why) {
-    for (Pointer& s : running_)
-        if (!s->end) finish(*s, FinishReason::error, -1, Error{ErrorCode::internal, why});
+// How long the rest of the prompt would take alone.
+void LocalEngine::estimate(Sequence& s) {
+    const Chunk rest{s.length() - s.computed, s.computed, 1};
+    s.service = times_->seconds({&rest, 1});
 }
 
-void LocalEngine::publish() {
-    std::lock_guard lock(mutex_);
-    const uint64_t rejected = stats_.rejected_total;
+// Seconds until a request that came now would start: the prompts before it, at the speed at which prompts are computed
+// beside the decoding; if there is no place to run, the time until enough have ended.
+double LocalEngine::estimated_wait() const {
+    double work = 0;
+    int32_t sequences = 0;
+    for (const SequencePtr& s : waiting_) work += s->service, sequences += s->choices;
+    for (const SequencePtr& s : running_)
+        if (s->computed < s->prompt_tokens) work += s->service;
+    const double prompts = work / std::max(prefill_share_, 0.02);
+    const auto running = static_cast<int32_t>(running_.size());
+    const int32_t over = running + sequences + 1 - options_.limits.max_running;
+    return over > 0 && finished_per_second_ > 0 ? std::max(prompts, over / finished_per_second_) : prompts;
+}
+
+// Shows the counters, then tells who has come to an end.
+void LocalEngine::tell() {
     counters_.running = static_cast<int32_t>(running_.size());
-    queued_ = static_cast<int32_t>(waiting_.size() + arrived_.size());
-    counters_.waiting = queued_;
+    counters_.waiting = 0;
+    for (const SequencePtr& s : waiting_) counters_.waiting += s->choices;
     counters_.blocks_total = blocks_.total();
     counters_.blocks_free = blocks_.free();
-    stats_ = counters_;
-    stats_.rejected_total = rejected;
+    counters_.estimated_wait = estimated_wait();
+    mailbox_.publish(counters_, finished_per_second_ > 0 ? 1 / finished_per_second_ : 0);
+    for (const Ended& e : std::exchange(ended_, {})) e.listener->on_finish(e.choice, e.finish);
 }
 
 }  // namespace
 
 std::unique_ptr<Engine> make_local_engine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool,
-                                          const EngineOptions& options) {
-    return std::make_unique<LocalEngine>(model, blocks, pool, options);
+                                          const EngineOptions& options, std::unique_ptr<StepTimes> times,
+                                          std::shared_ptr<Trace> trace) {
+    return std::make_unique<LocalEngine>(model, blocks, pool, options, std::move(times), std::move(trace));
 }
 
 }  // namespace deepinfer::engine

@@ -1,26 +1,34 @@
-// The engine of one process: one thread that owns all sequences, the block tables and the pool, and steps the
-// model.
+// The engine of one process: one thread that owns all sequences, the block tables and the pool, plans the steps and tells
+// the listeners; and one that computes them (step_runner.h).
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "engine/engine.h"
 #include "engine/scheduler.h"
+#include "engine/trace.h"
 #include "models/model.h"
 
 namespace deepinfer::engine {
 
 struct EngineOptions {
     int32_t context_length = 0;  // 0: the model's; clipped to what the pool can hold for one sequence
-    int32_t max_rows = 512;      // token rows of a step
-    int32_t max_running = 64;    // sequences computed side by side
-    int32_t max_waiting = 1024;  // queued beyond that: refused
-    kernels::Isa isa = kernels::Isa::portable;  // of the sampler
-    std::vector<TokenId> end_of_generation;     // stop a sequence unless it asks to ignore them
+    SchedulerLimits limits;
+    int32_t max_waiting = 1024;   // queued beyond that: refused
+    double max_wait_seconds = 0;  // who would wait longer for its first step: refused; 0: nobody
+    std::map<std::string, double> tenant_weights;  // of those that are not 1
+    bool async = true;                             // plan a step while the one before is computed
+    kernels::Isa isa = kernels::Isa::portable;     // of the sampler
+    std::vector<TokenId> end_of_generation;        // stop a sequence unless it asks to ignore them
 };
 
-// `model`, `blocks` and `pool` must outlive the engine; they are used by its thread only.
+// `model`, `blocks` and `pool` must outlive the engine; they are used by its threads only. `times` predicts and learns how
+// long steps take; null: every step takes no time, so that only limits.max_rows bounds it. `trace` may be null.
 std::unique_ptr<Engine> make_local_engine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool,
-                                          const EngineOptions& options);
+                                          const EngineOptions& options,
+                                          std::unique_ptr<StepTimes> times = nullptr,
+                                          std::shared_ptr<Trace> trace = nullptr);
 
 }  // namespace deepinfer::engine

@@ -30,6 +30,7 @@ class BlockPool {
     BlockId allocate();
     void retain(BlockId block);   // one more reference to a live block
     void release(BlockId block);  // one fewer
+    int32_t references(BlockId block) const { return references_[static_cast<size_t>(block)]; }
     uint8_t* data(BlockId block) const {
         return memory_.data() + static_cast<size_t>(block) * layout_.block_bytes;
     }

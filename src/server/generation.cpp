@@ -118,16 +118,18 @@ api::Outcome<bool> Generation::submit(std::vector<std::vector<TokenId>> prompts,
     for (size_t i = 0; i < prompts.size(); ++i) {
         const size_t room = context > prompts[i].size() ? context - prompts[i].size() : 0;
         if (room == 0) return api::context_length_exceeded(prompts[i].size(), context);
-        engine::Request request{
-            .prompt = std::move(prompts[i]), .sampling = options_.sampling, .tenant = tenant};
+        engine::Request request;
+        request.prompt = std::move(prompts[i]);
+        request.sampling = options_.sampling;
+        request.tenant = tenant;
         request.sampling.seed = options_.seed.value_or(0);
         request.sampling.max_tokens = static_cast<int32_t>(std::min<int64_t>(
             options_.max_tokens.value_or(std::numeric_limits<int32_t>::max()), static_cast<int64_t>(room)));
         usage_.prompt_tokens += static_cast<int64_t>(request.prompt.size());
         metrics_.request_prompt_tokens.record(static_cast<double>(request.prompt.size()));
         engine::Listener listener;
-        listener.on_token = [box = mailbox_, i](const engine::SampledToken& token) { box->put({i, token}); };
-        listener.on_finish = [box = mailbox_, i](const engine::Finish& finish) { box->put({i, finish}); };
+        listener.on_token = [box = mailbox_, i](int32_t, const engine::SampledToken& token) { box->put({i, token}); };
+        listener.on_finish = [box = mailbox_, i](int32_t, const engine::Finish& finish) { box->put({i, finish}); };
         Result<engine::RequestId> id = model_->engine->submit(std::move(request), std::move(listener));
         if (!id) {
             running_ = 0;  // nobody gave up: the request was refused

@@ -25,14 +25,14 @@ class Collector {
     Listener listener(size_t slot) {
         std::lock_guard lock(mutex_);
         if (answers_.size() <= slot) answers_.resize(slot + 1);
-        return {[this, slot](const SampledToken& token) {
+        return {[this, slot](int32_t, const SampledToken& token) {
                     std::lock_guard inner(mutex_);
                     EXPECT_FALSE(answers_[slot].finish) << "a token after the end";
                     answers_[slot].tokens.push_back(token.token);
                     answers_[slot].logprobs.push_back(token.logprob);
                     changed_.notify_all();
                 },
-                [this, slot](const Finish& finish) {
+                [this, slot](int32_t, const Finish& finish) {
                     std::lock_guard inner(mutex_);
                     EXPECT_FALSE(answers_[slot].finish) << "ended twice";
                     answers_[slot].finish = finish;
@@ -124,8 +124,8 @@ TEST_F(LocalEngineTest, SameBitsAloneAndAmongFifteenOthers) {
         std::vector<Request> requests;
         for (int i = 0; i < 16; ++i) requests.push_back(random_request(random, mix % 10 == 0 ? 200 : 40, 24));
         EngineOptions options;
-        options.max_rows = mix % 3 == 0 ? 33 : 512;
-        options.max_running = mix % 4 == 0 ? 5 : 64;
+        options.limits.max_rows = mix % 3 == 0 ? 33 : 512;
+        options.limits.max_running = mix % 4 == 0 ? 5 : 64;
         if (mix % 25 == 0) start(64);
         const Answer alone = run_alone(requests[0]);
         // A pool that is too small for all makes some give up their blocks and come back.
@@ -227,7 +227,7 @@ TEST_F(LocalEngineTest, BadRequestsAreRefusedBeforeTheyQueue) {
 
 TEST_F(LocalEngineTest, AFullQueueRefuses) {
     EngineOptions options;
-    options.max_running = 1;
+    options.limits.max_running = 1;
     options.max_waiting = 3;
     start(32, options);
     Collector collector;
@@ -253,8 +253,8 @@ TEST_F(LocalEngineTest, AFullQueueRefuses) {
 
 TEST_F(LocalEngineTest, CancelledAtAnyStageEverythingComesBack) {
     EngineOptions options;
-    options.max_rows = 16;  // many steps of prefill
-    options.max_running = 3;
+    options.limits.max_rows = 16;  // many steps of prefill
+    options.limits.max_running = 3;
     start(40, options);
     std::mt19937 random(3);
     for (int round = 0; round < 30; ++round) {

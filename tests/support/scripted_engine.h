@@ -70,6 +70,8 @@ class ScriptedEngine : public engine::Engine {
         changed_.notify_all();
     }
 
+    void cancel(engine::RequestId id, int32_t) override { cancel(id); }
+
     void cancel_all() override {
         const std::lock_guard lock(mutex_);
         for (engine::RequestId id = 1; id < next_id_; ++id) cancelled_.insert(id);
@@ -162,7 +164,7 @@ class ScriptedEngine : public engine::Engine {
                         {(token.token + i) % options_.vocabulary_size, -0.5f - static_cast<float>(i)});
             }
             ++stats_.generated_tokens_total;
-            calls.push_back([listener = job->listener, token] { listener.on_token(token); });
+            calls.push_back([listener = job->listener, token] { listener.on_token(0, token); });
             job->next = now + job->answer.per_token;
             ++job;
         }
@@ -189,7 +191,7 @@ class ScriptedEngine : public engine::Engine {
                 break;
         }
         cancelled_.erase(job.id);
-        calls.push_back([listener = job.listener, end] { listener.on_finish(end); });
+        calls.push_back([listener = job.listener, end] { listener.on_finish(0, end); });
     }
 
     const Options options_;

@@ -1,0 +1,44 @@
+// One choice of a request on its way through the engine. Owned by the engine thread; `draw` is used by the device lane
+// while a step that samples for the sequence is in flight, and by the engine thread only before the first one.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/scheduler.h"
+#include "kv/block_pool.h"
+
+namespace deepinfer::engine {
+
+struct Sequence {
+    RequestId id = 0;
+    int32_t choice = 0;
+    std::shared_ptr<const Listener> listener;  // of all choices
+    std::shared_ptr<const SamplingParams> sampling;
+    int32_t choices = 1;  // that start when the prompt is computed; 1 once they have
+    int32_t tenant = 0, priority = 0;
+    Clock::time_point arrival;
+    std::optional<Clock::time_point> deadline;
+
+    std::vector<TokenId> tokens;  // prompt, then output, as far as it is known
+    int32_t prompt_tokens = 0;
+    int32_t pending = 0;   // tokens that steps in flight will add: 0 or 1
+    int32_t computed = 0;  // tokens with keys and values in `blocks` once the steps in flight are done
+    int32_t counted = 0;   // prompt tokens already counted as computed (a preempted prompt is computed again)
+    std::vector<kv::BlockId> blocks;
+    std::vector<kv::BlockId> tails;   // one for each further choice, from admission until they start
+    double service = 0;               // estimated seconds to compute what is left of the prompt, alone
+    uint64_t last_step = 0;           // the last step that has rows of it
+    int32_t last_sample = -1;         // its sample in that step
+    Clock::time_point waiting_since;  // when rows of it were planned last, else the arrival
+    int32_t skipped = 0;
+    bool over = false;  // the listener has been told
+
+    int32_t known() const { return static_cast<int32_t>(tokens.size()); }
+    int32_t length() const { return known() + pending; }
+    int32_t generated() const { return known() - prompt_tokens; }
+};
+using SequencePtr = std::shared_ptr<Sequence>;
+
+}  // namespace deepinfer::engine
