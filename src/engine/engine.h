@@ -94,6 +94,7 @@ struct EngineStats {
     uint64_t prompt_tokens_total = 0, generated_tokens_total = 0;
     uint64_t finished_stop_total = 0, finished_length_total = 0, cancelled_total = 0, failed_total = 0;
     uint64_t rejected_total = 0, preemptions_total = 0, steps_total = 0;
+    uint64_t wasted_rows_total = 0;  // computed for answers that had ended in the step before
     double estimated_wait = 0;  // seconds until a request that came now would start, by the cost model
 };
 

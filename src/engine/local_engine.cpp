@@ -382,7 +382,7 @@ void LocalEngine::build(const Plan& decision, std::span<const SequencePtr> chose
 void LocalEngine::sample(const SequencePtr& s, int32_t logits, StepInputs& inputs, Flight& flight) {
     s->last_sample = static_cast<int32_t>(inputs.samples.size());
     inputs.samples.push_back({logits, s->sampling, int64_t{s->length()}});
-    s->pending = 1;
+    ++s->pending;
     flight.samples.push_back(s);
 }
 
@@ -397,6 +397,7 @@ void LocalEngine::fork(const SequencePtr& parent, int32_t logits, StepInputs& in
         s->choice = choice;
         s->choices = 1;
         s->pending = 0;
+        s->counted = s->prompt_tokens;
         s->blocks.resize(static_cast<size_t>(full));
         for (kv::BlockId block : s->blocks) blocks_.retain(block);
         s->tails.clear();
@@ -437,11 +438,12 @@ void LocalEngine::process(const StepResult& result) {
                           std::clamp(s->prompt_tokens - computed, 0, chunk.position + chunk.rows - computed);
         s->counted += prompt_rows;
         counters_.prompt_tokens_total += static_cast<uint64_t>(prompt_rows);
+        if (s->over && !result.skipped) counters_.wasted_rows_total += static_cast<uint64_t>(chunk.rows);
         if (result.failure && !s->over) finish(*s, FinishReason::error, -1, *result.failure);
     }
     for (size_t i = 0; i < flight.samples.size(); ++i) {
         Sequence& s = *flight.samples[i];
-        s.pending = 0;
+        --s.pending;
         if (s.over) continue;
         if (result.failure)
             finish(s, FinishReason::error, -1, *result.failure);

@@ -23,7 +23,7 @@ struct Sequence {
 
     std::vector<TokenId> tokens;  // prompt, then output, as far as it is known
     int32_t prompt_tokens = 0;
-    int32_t pending = 0;   // tokens that steps in flight will add: 0 or 1
+    int32_t pending = 0;   // tokens that steps in flight will add: at most 1 when a step is planned
     int32_t computed = 0;  // tokens with keys and values in `blocks` once the steps in flight are done
     int32_t counted = 0;   // prompt tokens already counted as computed (a preempted prompt is computed again)
     std::vector<kv::BlockId> blocks;

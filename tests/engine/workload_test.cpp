@@ -1,0 +1,292 @@
+// The engine under random work on a model whose answers are known: everything that can happen to a request, with steps
+// planned ahead and without.
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <set>
+
+#include "engine/local_engine.h"
+#include "support/hash_model.h"
+
+namespace deepinfer::engine {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HashModel;
+
+// Takes some time for every step and row, so that chunks, buckets and late planning have something to work with.
+struct Times final : StepTimes {
+    Times(double base, double row) : base_(base), row_(row) {}
+    double seconds(std::span<const Chunk> step) const override {
+        double rows = 0;
+        for (const Chunk& c : step) rows += c.rows;
+        return base_ + row_ * rows;
+    }
+    void observe(std::span<const Chunk>, double) override {}
+    double base_, row_;
+};
+
+struct Bench {
+    explicit Bench(int32_t blocks, EngineOptions with, std::chrono::microseconds per_step = {},
+                   std::unique_ptr<StepTimes> times = nullptr, std::shared_ptr<Trace> trace = nullptr)
+        : model(64, 4096, per_step), pool(2), options(std::move(with)) {
+        block_pool = std::make_unique<kv::BlockPool>(
+            std::move(*kv::BlockPool::create(*model.kv_layout(KvType::f16), blocks)));
+        engine = make_local_engine(model, *block_pool, pool, options, std::move(times), std::move(trace));
+    }
+    bool quiet() const {
+        for (int i = 0; i < 5000; ++i) {
+            const EngineStats s = engine->stats();
+            if (s.running == 0 && s.waiting == 0 && s.blocks_free == s.blocks_total) return true;
+            std::this_thread::sleep_for(1ms);
+        }
+        return false;
+    }
+    HashModel model;
+    ThreadPool pool;
+    EngineOptions options;
+    std::unique_ptr<kv::BlockPool> block_pool;
+    std::unique_ptr<Engine> engine;
+};
+
+// What came of one request.
+struct Record {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::vector<SampledToken>> tokens;
+    std::vector<std::optional<Finish>> ends;
+
+    explicit Record(int32_t choices)
+        : tokens(static_cast<size_t>(choices)), ends(static_cast<size_t>(choices)) {}
+    Listener listener() {
+        return {[this](int32_t choice, const SampledToken& token) {
+                    std::lock_guard lock(mutex);
+                    EXPECT_FALSE(ends[static_cast<size_t>(choice)]) << "a token after the end";
+                    tokens[static_cast<size_t>(choice)].push_back(token);
+                    changed.notify_all();
+                },
+                [this](int32_t choice, const Finish& finish) {
+                    std::lock_guard lock(mutex);
+                    EXPECT_FALSE(ends[static_cast<size_t>(choice)]) << "ended twice";
+                    ends[static_cast<size_t>(choice)] = finish;
+                    changed.notify_all();
+                }};
+    }
+    bool wait() {
+        std::unique_lock lock(mutex);
+        return changed.wait_for(lock, 60s, [&] {
+            return std::all_of(ends.begin(), ends.end(), [](const auto& e) { return e.has_value(); });
+        });
+    }
+};
+
+Request random_request(std::mt19937& random, int32_t pool_tokens) {
+    const auto below = [&](int n) { return static_cast<int32_t>(random() % static_cast<unsigned>(n)); };
+    Request request;
+    const int32_t prompt = 1 + below(below(4) == 0 ? std::min(400, pool_tokens - 30) : 70);
+    for (int32_t i = 0; i < prompt; ++i) request.prompt.push_back(below(64));
+    SamplingParams& s = request.sampling;
+    s.max_tokens = 1 + below(below(5) == 0 ? 150 : 25);
+    s.temperature = below(3) == 0 ? 0.0f : 0.5f + static_cast<float>(below(100)) / 100.0f;
+    s.top_p = below(2) ? 1.0f : 0.8f;
+    s.top_k = below(3) ? 0 : 20;
+    s.seed = random();
+    s.top_logprobs = 0;
+    s.ignore_eos = below(3) == 0;
+    if (below(3) == 0) s.stop_ids = {below(64), below(64)};
+    request.choices = below(4) == 0 ? 1 + below(4) : 1;
+    request.tenant = std::string(1, static_cast<char>('a' + below(3)));
+    request.priority = below(3);
+    return request;
+}
+
+// Bars: 1 000 workloads; outputs equal the single request's, cancelled ones are a beginning of it; every block comes back.
+TEST(Workload, AThousandRandomOnesAnswerAsEachRequestAlone) {
+    const std::vector<TokenId> eos{7};
+    uint64_t preemptions = 0, cancelled = 0, forked = 0, skipped_rows = 0;
+    const int workloads =
+        std::getenv("DEEPINFER_WORKLOADS") ? std::atoi(std::getenv("DEEPINFER_WORKLOADS")) : 1000;
+    for (int w = 0; w < workloads; ++w) {
+        std::mt19937 random(static_cast<unsigned>(w));
+        const auto below = [&](int n) { return static_cast<int32_t>(random() % static_cast<unsigned>(n)); };
+        EngineOptions options;
+        options.async = w % 3 != 0;
+        options.end_of_generation = eos;
+        options.limits.max_rows = below(3) == 0 ? 33 : 512;
+        options.limits.max_running = below(3) == 0 ? 5 : 64;
+        options.limits.prefill_seconds = 0.0005;
+        options.isa = kernels::Isa::portable;
+        const int32_t blocks = below(2) ? 10 : 60;
+        std::unique_ptr<Times> times = below(2) ? std::make_unique<Times>(1e-5, 1e-5) : nullptr;
+        Bench bench(blocks, options, {}, std::move(times));
+        const int32_t count = 4 + below(12);
+        std::vector<Request> requests;
+        std::vector<std::unique_ptr<Record>> records;
+        std::vector<std::thread> cancels;
+        for (int32_t i = 0; i < count; ++i) {
+            requests.push_back(random_request(random, std::min(4096, blocks * 64)));
+            records.push_back(std::make_unique<Record>(requests.back().choices));
+            auto id = bench.engine->submit(requests.back(), records.back()->listener());
+            ASSERT_TRUE(id.ok()) << id.error().message;
+            forked += static_cast<uint64_t>(requests.back().choices > 1);
+            if (below(5) == 0)
+                cancels.emplace_back([&engine = *bench.engine, id = *id, choice = below(2) ? -1 : below(3),
+                                      after = std::chrono::microseconds(below(3000))] {
+                    std::this_thread::sleep_for(after);
+                    choice < 0 ? engine.cancel(id) : engine.cancel(id, choice);
+                });
+            if (below(3) == 0) std::this_thread::sleep_for(std::chrono::microseconds(below(500)));
+        }
+        for (auto& thread : cancels) thread.join();
+        for (int32_t i = 0; i < count; ++i) {
+            Record& record = *records[static_cast<size_t>(i)];
+            ASSERT_TRUE(record.wait()) << "workload " << w << " request " << i;
+            const Request& request = requests[static_cast<size_t>(i)];
+            for (int32_t choice = 0; choice < request.choices; ++choice) {
+                const auto& got = record.tokens[static_cast<size_t>(choice)];
+                const Finish& end = *record.ends[static_cast<size_t>(choice)];
+                const HashModel::Answer want =
+                    bench.model.answer(request, choice, eos, bench.engine->context_length());
+                cancelled += end.reason == FinishReason::cancelled;
+                if (end.reason == FinishReason::cancelled) {
+                    ASSERT_LE(got.size(), want.tokens.size());
+                } else {
+                    ASSERT_EQ(end.reason, want.reason) << end.error.message;
+                    ASSERT_EQ(got.size(), want.tokens.size()) << "workload " << w << " request " << i;
+                }
+                for (size_t t = 0; t < got.size(); ++t) {
+                    ASSERT_EQ(got[t].token, want.tokens[t].token)
+                        << "workload " << w << " request " << i << " at " << t;
+                    ASSERT_EQ(0, std::memcmp(&got[t].logprob, &want.tokens[t].logprob, sizeof(float)));
+                }
+            }
+        }
+        ASSERT_TRUE(bench.quiet()) << "workload " << w;
+        preemptions += bench.engine->stats().preemptions_total;
+        skipped_rows += bench.engine->stats().wasted_rows_total;
+    }
+    std::printf(
+        "%d workloads: %llu preemptions, %llu answers cancelled, %llu requests with choices, %llu rows "
+        "wasted\n",
+        workloads, static_cast<unsigned long long>(preemptions), static_cast<unsigned long long>(cancelled),
+        static_cast<unsigned long long>(forked), static_cast<unsigned long long>(skipped_rows));
+    EXPECT_GT(preemptions, 0u);
+    EXPECT_GT(cancelled, 0u);
+    EXPECT_GT(forked, 0u);
+}
+
+// Share of the time between the first and the last step in which the device had nothing to do.
+double idle_share(bool async) {
+    EngineOptions options;
+    options.async = async;
+    auto trace = std::make_shared<Trace>();
+    Bench bench(60, options, 5ms, std::make_unique<Times>(0.005, 0), trace);
+    Request request;
+    request.prompt = {1, 2, 3};
+    request.sampling.max_tokens = 100;
+    request.sampling.ignore_eos = true;
+    Record record(1);
+    Listener listener = record.listener();
+    listener.on_token = [inner = std::move(listener.on_token)](int32_t choice, const SampledToken& token) {
+        const auto until = std::chrono::steady_clock::now() + 3ms;  // masks, detokenisation, ...
+        while (std::chrono::steady_clock::now() < until) {
+        }
+        inner(choice, token);
+    };
+    EXPECT_TRUE(bench.engine->submit(request, std::move(listener)).ok());
+    EXPECT_TRUE(record.wait());
+    const auto events = boost::json::parse(trace->json()).at("traceEvents").as_array();
+    double first = -1, last = 0, busy = 0;
+    for (const auto& e : events) {
+        if (e.at("name") != "compute") continue;
+        const double begin = e.at("ts").to_number<double>(), took = e.at("dur").to_number<double>();
+        if (first < 0) first = begin;
+        last = begin + took;
+        busy += took;
+    }
+    return 1 - busy / (last - first);
+}
+
+TEST(Workload, HostWorkHidesBehindTheDevice) {
+    // The quietest of some runs: a busy machine adds gaps, it cannot take any away.
+    double ahead = 1, in_turn = 1;
+    for (int i = 0; i < 5 && ahead > 0.05; ++i) ahead = std::min(ahead, idle_share(true));
+    for (int i = 0; i < 2; ++i) in_turn = std::min(in_turn, idle_share(false));
+    std::printf("device idle: %.1f %% planned ahead, %.1f %% in turn\n", ahead * 100, in_turn * 100);
+    EXPECT_LE(ahead, 0.05);
+    EXPECT_GE(in_turn, 0.35);
+}
+
+TEST(Workload, ADeadlineEndsARequestAtAnyStage) {
+    EngineOptions options;
+    options.limits.max_running = 1;
+    Bench bench(60, options, 1ms);
+    Request request;
+    request.prompt = {1, 2, 3};
+    request.sampling.max_tokens = 4000;
+    request.sampling.ignore_eos = true;
+    request.deadline = Clock::now() + 30ms;
+    Record running(1), waiting(1);
+    ASSERT_TRUE(bench.engine->submit(request, running.listener()).ok());
+    ASSERT_TRUE(bench.engine->submit(request, waiting.listener()).ok());
+    for (Record* r : {&running, &waiting}) {
+        ASSERT_TRUE(r->wait());
+        EXPECT_EQ(r->ends[0]->reason, FinishReason::error);
+        EXPECT_EQ(r->ends[0]->error.code, ErrorCode::deadline_exceeded);
+    }
+    EXPECT_TRUE(bench.quiet());
+}
+
+TEST(Workload, WhoWouldWaitTooLongIsToldWhenToComeBack) {
+    EngineOptions options;
+    options.limits.max_running = 1;
+    options.max_wait_seconds = 5;
+    Bench bench(60, options, 1ms, std::make_unique<Times>(0.001, 0.1));  // 0.1 s a row, it believes
+    Request request;
+    request.prompt.assign(40, 1);
+    request.sampling.max_tokens = 3000;
+    request.sampling.ignore_eos = true;
+    Record first(1), second(1), third(1);
+    ASSERT_TRUE(bench.engine->submit(request, first.listener()).ok());
+    ASSERT_TRUE(bench.engine->submit(request, second.listener()).ok());
+    for (int i = 0; i < 2000 && bench.engine->stats().estimated_wait <= 5; ++i)
+        std::this_thread::sleep_for(1ms);
+    const auto refused = bench.engine->submit(request, third.listener());
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::resource_exhausted);
+    EXPECT_GE(refused.error().retry_after, 1.0);
+    bench.engine->cancel_all();
+    EXPECT_TRUE(bench.quiet());
+}
+
+TEST(Workload, ChoicesShareThePromptsBlocks) {
+    EngineOptions options;
+    Bench bench(12, options, 1ms);
+    Request request;
+    request.prompt.assign(300, 5);  // five blocks, the last one partly
+    request.sampling.max_tokens = 20;
+    request.sampling.ignore_eos = true;
+    request.choices = 6;
+    Record record(6);
+    ASSERT_TRUE(bench.engine->submit(request, record.listener()).ok());
+    ASSERT_TRUE(record.wait());
+    EXPECT_EQ(bench.engine->stats().preemptions_total, 0u) << "six separate prompts would need 36 blocks";
+    EXPECT_EQ(bench.engine->stats().prompt_tokens_total, 300u);
+    std::set<std::vector<TokenId>> different;
+    for (const auto& tokens : record.tokens) {
+        std::vector<TokenId> ids;
+        for (const SampledToken& t : tokens) ids.push_back(t.token);
+        different.insert(ids);
+    }
+    EXPECT_EQ(different.size(), 6u);
+    request.choices = 9;
+    const auto refused = bench.engine->submit(request, record.listener());
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("13 blocks"), std::string::npos) << refused.error().message;
+}
+
+}  // namespace
+}  // namespace deepinfer::engine
