@@ -79,7 +79,10 @@ ApiError from_error(const Error& error) {
         case ErrorCode::cancelled:
             return unavailable(error.message);
         case ErrorCode::deadline_exceeded:
-            return {.status = 504, .message = error.message, .type = "timeout_error", .code = "deadline_exceeded"};
+            return {.status = 504,
+                    .message = error.message,
+                    .type = "timeout_error",
+                    .code = "deadline_exceeded"};
         case ErrorCode::io_error:
         case ErrorCode::internal:
             break;

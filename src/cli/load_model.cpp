@@ -195,9 +195,13 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     engine.limits.max_running = options.max_running;
     engine.max_waiting = options.max_waiting;
     engine.limits.max_rows = options.max_rows;
+    engine.max_wait_seconds = options.max_wait_seconds;
+    engine.async = !options.no_async;
     engine.isa = m.isa;
     if (m.tokenizer) engine.end_of_generation = m.tokenizer->end_of_generation();
-    loaded.engine = engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine);
+    if (options.record_trace) loaded.trace = std::make_shared<engine::Trace>();
+    loaded.engine =
+        engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine, nullptr, loaded.trace);
     if (!options.quiet) {
         const models::ModelInfo& info = m.model->info();
         std::fprintf(

@@ -33,7 +33,10 @@ struct LoadOptions {
     kernels::Compute compute = kernels::Compute::serve;
     std::optional<KvType> kv_type;  // nothing: f16, or f32 when computing in f32
     bool need_tokenizer = true;
-    bool quiet = false;  // no progress on stderr
+    double max_wait_seconds = 0;  // for the first step; who would wait longer is refused; 0: nobody
+    bool no_async = false;
+    bool record_trace = false;  // keep what the engine does, for people to look at
+    bool quiet = false;         // no progress on stderr
 };
 
 // Adds --model and --threads to a command; with an engine, --context and --kv-memory as well.
@@ -57,6 +60,7 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options);
 struct LoadedModel {
     ModelInMemory memory;
     std::unique_ptr<kv::BlockPool> blocks;
+    std::shared_ptr<engine::Trace> trace;  // null if not recorded
     std::unique_ptr<engine::Engine> engine;
 
     const tokenizer::Tokenizer& tokenizer() const { return *memory.tokenizer; }

@@ -14,6 +14,7 @@
 
 #include "cli/commands.h"
 #include "cli/load_model.h"
+#include "cli/stats_log.h"
 #include "server/server.h"
 
 namespace deepinfer::cli {
@@ -24,7 +25,8 @@ struct ServeOptions {
     server::ServerOptions server;
     std::vector<std::string> api_keys;
     std::string api_key_file, metrics_key, served_model_name, chat_template_file;
-    int drain_seconds = 30;
+    int drain_seconds = 30, log_seconds = 10;
+    std::string trace_file;
 };
 
 // SIGINT and SIGTERM, taken one by one by wait() instead of interrupting somebody.
@@ -76,6 +78,7 @@ Result<std::shared_ptr<server::ServedModel>> load_served_model(const ServeOption
     served->name = options.served_model_name.empty() ? loaded->name() : options.served_model_name;
     served->created = std::time(nullptr);
     served->tokenizer = std::move(loaded->memory.tokenizer);
+    served->trace = loaded->trace;
     served->engine = std::move(loaded->engine);
     served->storage = std::make_shared<LoadedModel>(std::move(*loaded));
 
@@ -94,6 +97,14 @@ Result<std::shared_ptr<server::ServedModel>> load_served_model(const ServeOption
     if (!format) return std::move(format).error();
     served->chat_format = std::move(*format);
     return served;
+}
+
+void write_trace(const engine::Trace& trace, const std::filesystem::path& path) {
+    const std::string text = trace.json();
+    std::FILE* file = std::fopen(path.c_str(), "w");
+    const bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    if ((file && std::fclose(file) != 0) || !written)
+        std::fprintf(stderr, "deepinfer serve: the trace could not be written to %s\n", path.c_str());
 }
 
 int fail(const Error& error) {
@@ -136,11 +147,16 @@ int serve(ServeOptions options) {
                  static_cast<int>((*model)->engine->context_length()),
                  host.find(':') == std::string::npos ? host.c_str() : ("[" + host + "]").c_str(),
                  static_cast<int>(server.port()));
+    const std::shared_ptr<const server::ServedModel> served = *model;
     server.set_model(std::move(*model));
     serving = true;
-    waiter.join();
+    {
+        const StatsLog log(served->engine.get(), options.log_seconds);
+        waiter.join();
+    }
     std::fprintf(stderr, "Shutting down: running answers have %d seconds.\n", options.drain_seconds);
     server.drain(std::chrono::seconds(options.drain_seconds));
+    if (!options.trace_file.empty()) write_trace(*served->trace, options.trace_file);
     started->reset();
     done = true;
     std::fflush(nullptr);
@@ -178,6 +194,22 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
                      "Requests that may wait; more are answered with 429")
         ->capture_default_str()
         ->check(CLI::Range(1, 1'000'000));
+    command
+        ->add_option("--log-seconds", options->log_seconds,
+                     "Say every so many seconds what the engine does, if it does something; 0: never")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 86'400));
+    command->add_option(
+        "--trace", options->trace_file,
+        "Record when the engine plans and computes; written to this file at the end, and at /debug/trace "
+        "(Chrome's trace format, for chrome://tracing or Perfetto)");
+    command
+        ->add_option(
+            "--max-wait", options->load.max_wait_seconds,
+            "Requests that would wait longer for their turn, in seconds, are answered with 429; 0: none")
+        ->check(CLI::Range(0.0, 1e6));
+    command->add_flag("--no-async", options->load.no_async,
+                      "Plan a step only when the one before is done; answers are the same");
     command->add_option("--max-connections", server.max_connections, "Connections at a time")
         ->capture_default_str()
         ->check(CLI::Range(1, 1'000'000));
@@ -186,7 +218,10 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
                      "How long running answers may take at shutdown")
         ->capture_default_str()
         ->check(CLI::Range(0, 86'400));
-    command->callback([options, &exit] { exit.code = serve(std::move(*options)); });
+    command->callback([options, &exit] {
+        options->load.record_trace = !options->trace_file.empty();
+        exit.code = serve(std::move(*options));
+    });
 }
 
 }  // namespace deepinfer::cli

@@ -4,6 +4,7 @@
 // whatever else runs beside it, however the prompt is chunked, however many threads compute.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -58,6 +59,9 @@ struct Finish {
     int32_t prompt_tokens = 0;
     int32_t cached_tokens = 0;  // prompt tokens whose computation was reused
     int32_t completion_tokens = 0;
+    // Seconds until the first rows were computed, from there to the first token, and from there to the end; what was not
+    // reached is 0.
+    double queued = 0, prefill = 0, decode = 0;
     Error error;  // only for FinishReason::error
 };
 
@@ -87,6 +91,8 @@ inline uint64_t choice_seed(uint64_t seed, int32_t choice) {
     return seed + static_cast<uint64_t>(choice) * 0x9E3779B97F4A7C15u;
 }
 
+constexpr std::array<double, 12> step_row_bounds{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
+
 // A moment's counters, for /metrics and tests. Totals only grow.
 struct EngineStats {
     int32_t running = 0, waiting = 0;
@@ -95,6 +101,12 @@ struct EngineStats {
     uint64_t finished_stop_total = 0, finished_length_total = 0, cancelled_total = 0, failed_total = 0;
     uint64_t rejected_total = 0, preemptions_total = 0, steps_total = 0;
     uint64_t wasted_rows_total = 0;  // computed for answers that had ended in the step before
+    double prompt_step_seconds_total = 0,
+           decode_step_seconds_total = 0;  // of steps with and without rows of prompts
+    double predicted_seconds_total = 0;    // for all of these, by the cost model
+    // Steps by their rows: how many had at most step_row_bounds[i], and in the last place all others.
+    std::array<uint64_t, 13> step_rows{};
+    uint64_t step_rows_total = 0;
     double estimated_wait = 0;  // seconds until a request that came now would start, by the cost model
 };
 

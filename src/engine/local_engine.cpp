@@ -368,6 +368,7 @@ void LocalEngine::build(const Plan& decision, std::span<const SequencePtr> chose
         s->last_sample = -1;
         s->skipped = 0;
         s->waiting_since = now;
+        if (!s->started) s->started = now;
         if (end < s->length()) {
             estimate(*s);
             continue;
@@ -425,13 +426,7 @@ void LocalEngine::process(const StepResult& result) {
     flights_.pop_front();
     assert(flight.id == result.id);
     done_step_ = result.id;
-    if (!result.skipped && !result.failure) {
-        ++counters_.steps_total;
-        std::vector<Chunk> chunks;
-        for (const Flight::Rows& r : flight.rows) chunks.push_back(r.chunk);
-        times_->observe(chunks, seconds(result.end - result.begin));
-        measure(flight, result);
-    }
+    if (!result.skipped && !result.failure) measure(flight, result);
     for (const auto& [s, chunk] : flight.rows) {
         const int32_t computed = std::max(chunk.position, s->counted),
                       prompt_rows =
@@ -459,15 +454,28 @@ void LocalEngine::process(const StepResult& result) {
                      static_cast<int32_t>(flight.samples.size()), 0});
 }
 
-// Moving averages over some seconds: which share of the time goes to prompts.
+// Counts a step that was computed, and teaches the cost model.
 void LocalEngine::measure(const Flight& flight, const StepResult& result) {
-    const double took = seconds(result.end - std::max(result.begin, last_end_)),
-                 keep = std::exp(-took / averaging_seconds);
-    last_end_ = result.end;
+    std::vector<Chunk> chunks;
+    int32_t rows = 0;
     double service = 0;
     bool prompts = false;
-    for (const Flight::Rows& r : flight.rows)
+    for (const Flight::Rows& r : flight.rows) {
+        chunks.push_back(r.chunk);
+        rows += r.chunk.rows;
         if (r.chunk.rows > 1) service += times_->seconds({&r.chunk, 1}), prompts = true;
+    }
+    const double took = seconds(result.end - result.begin);
+    times_->observe(chunks, took);
+    ++counters_.steps_total;
+    const auto bound = std::lower_bound(step_row_bounds.begin(), step_row_bounds.end(), rows);
+    ++counters_.step_rows[static_cast<size_t>(bound - step_row_bounds.begin())];
+    counters_.step_rows_total += static_cast<uint64_t>(rows);
+    counters_.predicted_seconds_total += flight.predicted;
+    (prompts ? counters_.prompt_step_seconds_total : counters_.decode_step_seconds_total) += took;
+    const double passed = seconds(result.end - std::max(result.begin, last_end_)),
+                 keep = std::exp(-passed / averaging_seconds);
+    last_end_ = result.end;
     if (prompts && took > 0)
         prefill_share_ = keep * prefill_share_ + (1 - keep) * std::min(1.0, service / took);
 }
@@ -475,6 +483,7 @@ void LocalEngine::measure(const Flight& flight, const StepResult& result) {
 void LocalEngine::deliver(Sequence& s, const Result<SampledToken>& sampled) {
     if (!sampled) return finish(s, FinishReason::error, -1, sampled.error());
     const TokenId token = sampled->token;
+    if (!s.first_token) s.first_token = Clock::now();
     s.tokens.push_back(token);
     ++counters_.generated_tokens_total;
     if (ends(token, *s.sampling, runner_.end_of_generation())) return finish(s, FinishReason::stop, token);
@@ -500,6 +509,11 @@ void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, E
     end.prompt_tokens = s.prompt_tokens;
     end.completion_tokens = s.generated();
     end.error = std::move(error);
+    const Clock::time_point now = Clock::now();
+    const Clock::time_point started = s.started.value_or(now), first_token = s.first_token.value_or(now);
+    end.queued = seconds(started - s.arrival);
+    end.prefill = seconds(first_token - started);
+    end.decode = seconds(now - first_token);
     // A request that ends before its choices began ends for all of them.
     for (int32_t choice = s.choice; choice < s.choice + s.choices; ++choice)
         ended_.push_back({s.listener, choice, end});

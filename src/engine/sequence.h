@@ -20,6 +20,7 @@ struct Sequence {
     int32_t tenant = 0, priority = 0;
     Clock::time_point arrival;
     std::optional<Clock::time_point> deadline;
+    std::optional<Clock::time_point> started, first_token;
 
     std::vector<TokenId> tokens;  // prompt, then output, as far as it is known
     int32_t prompt_tokens = 0;

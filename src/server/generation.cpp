@@ -127,9 +127,15 @@ api::Outcome<bool> Generation::submit(std::vector<std::vector<TokenId>> prompts,
             options_.max_tokens.value_or(std::numeric_limits<int32_t>::max()), static_cast<int64_t>(room)));
         usage_.prompt_tokens += static_cast<int64_t>(request.prompt.size());
         metrics_.request_prompt_tokens.record(static_cast<double>(request.prompt.size()));
+        metrics_.request_params_max_tokens.record(request.sampling.max_tokens);
+        metrics_.request_params_n.record(request.choices);
         engine::Listener listener;
-        listener.on_token = [box = mailbox_, i](int32_t, const engine::SampledToken& token) { box->put({i, token}); };
-        listener.on_finish = [box = mailbox_, i](int32_t, const engine::Finish& finish) { box->put({i, finish}); };
+        listener.on_token = [box = mailbox_, i](int32_t, const engine::SampledToken& token) {
+            box->put({i, token});
+        };
+        listener.on_finish = [box = mailbox_, i](int32_t, const engine::Finish& finish) {
+            box->put({i, finish});
+        };
         Result<engine::RequestId> id = model_->engine->submit(std::move(request), std::move(listener));
         if (!id) {
             running_ = 0;  // nobody gave up: the request was refused
@@ -207,6 +213,12 @@ void Generation::take_token(Choice& choice, const engine::SampledToken& token) {
 
 void Generation::take_finish(Choice& choice, const engine::Finish& finish) {
     choice.request_ended = true;
+    if (finish.prefill > 0) {
+        metrics_.request_queue_time.record(finish.queued);
+        metrics_.request_prefill_time.record(finish.prefill);
+        metrics_.request_decode_time.record(finish.decode);
+        metrics_.request_inference_time.record(finish.prefill + finish.decode);
+    }
     --running_;
     usage_.completion_tokens += choice.tokens;
     usage_.cached_tokens += finish.cached_tokens;

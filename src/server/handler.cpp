@@ -22,6 +22,7 @@ constexpr Route routes[] = {
     {"/livez", "GET", false},
     {"/readyz", "GET", false},
     {"/metrics", "GET", true},
+    {"/debug/trace", "GET", true},
     {"/v1/models", "GET", true},
     {"/v1/models/", "GET", true},  // a prefix: the rest is the name
     {"/v1/chat/completions", "POST", true},
@@ -237,6 +238,14 @@ Reply Handler::dispatch(const RequestHead& head, const std::string& body, Wake w
                             .body = metrics_.print(served ? served->engine.get() : nullptr)};
     if (std::optional<HttpResponse> refused = check_ready(served.get())) return std::move(*refused);
     if (head.path == "/readyz") return HttpResponse{.body = R"({"status":"ok"})"};
+    if (head.path == "/debug/trace") {
+        if (!served->trace)
+            return error_response(
+                {.status = 404,
+                 .message = "The engine's steps are not recorded: start the server with --trace.",
+                 .code = "not_recorded"});
+        return HttpResponse{.body = served->trace->json()};
+    }
     const int32_t context = served->engine->context_length();
     if (head.path == "/v1/models")
         return HttpResponse{.body = api::models_body(served->name, served->created, context)};

@@ -14,6 +14,8 @@ constexpr double latency_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 constexpr double token_bounds[] = {1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
                                    2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000};
 
+constexpr double count_bounds[] = {1, 2, 5, 10, 20};
+
 std::string number(double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%.9g", value);
@@ -49,6 +51,22 @@ void counters(std::string& out, const char* name, const char* help, const char* 
     }
 }
 
+// counts[i]: values of at most bounds[i] and above the bound before; one more for all others.
+void print_histogram(std::string& out, const char* name, const char* help, std::span<const double> bounds,
+                     std::span<const uint64_t> counts, double sum) {
+    head(out, name, help, "histogram");
+    const std::string base(name);
+    uint64_t total = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+        total += counts[i];
+        std::string labels("{le=\"");
+        labels.append(i < bounds.size() ? number(bounds[i]) : "+Inf").append("\"}");
+        sample(out, (base + "_bucket").c_str(), labels, static_cast<double>(total));
+    }
+    sample(out, (base + "_sum").c_str(), "", sum);
+    sample(out, (base + "_count").c_str(), "", static_cast<double>(total));
+}
+
 }  // namespace
 
 void Histogram::record(double value) {
@@ -59,18 +77,10 @@ void Histogram::record(double value) {
 }
 
 void Histogram::print(std::string& out, const char* name, const char* help) const {
-    head(out, name, help, "histogram");
-    const std::string base(name);
-    uint64_t total = 0;
-    for (size_t i = 0; i <= bounds_.size(); ++i) {
-        total += counts_[i].load(std::memory_order_relaxed);
-        const std::string bound = i < bounds_.size() ? number(bounds_[i]) : "+Inf";
-        std::string labels("{le=\"");
-        labels.append(bound).append("\"}");
-        sample(out, (base + "_bucket").c_str(), labels, static_cast<double>(total));
-    }
-    sample(out, (base + "_sum").c_str(), "", sum_.load(std::memory_order_relaxed));
-    sample(out, (base + "_count").c_str(), "", static_cast<double>(total));
+    std::array<uint64_t, max_bounds + 1> counts{};
+    for (size_t i = 0; i <= bounds_.size(); ++i) counts[i] = counts_[i].load(std::memory_order_relaxed);
+    print_histogram(out, name, help, bounds_, std::span(counts).first(bounds_.size() + 1),
+                    sum_.load(std::memory_order_relaxed));
 }
 
 Metrics::Metrics()
@@ -78,7 +88,13 @@ Metrics::Metrics()
       inter_token_latency(latency_bounds),
       request_latency(latency_bounds),
       request_prompt_tokens(token_bounds),
-      request_generation_tokens(token_bounds) {
+      request_generation_tokens(token_bounds),
+      request_queue_time(latency_bounds),
+      request_prefill_time(latency_bounds),
+      request_decode_time(latency_bounds),
+      request_inference_time(latency_bounds),
+      request_params_max_tokens(token_bounds),
+      request_params_n(count_bounds) {
     static_assert(std::size(latency_bounds) <= 24 && std::size(token_bounds) <= 24);
 }
 
@@ -100,6 +116,18 @@ std::string Metrics::print(const engine::Engine* engine) const {
                 "Requests refused by the engine, for example since its queue was full.",
                 stats.rejected_total);
         counter(out, "engine_steps_total", "Batches computed.", stats.steps_total);
+        counter(out, "engine_wasted_rows_total", "Rows computed for answers that had just ended.",
+                stats.wasted_rows_total);
+        head(out, "engine_step_seconds_total", "Time of batches, with and without prompt rows.", "counter");
+        sample(out, "engine_step_seconds_total", "{kind=\"prompt\"}", stats.prompt_step_seconds_total);
+        sample(out, "engine_step_seconds_total", "{kind=\"decode\"}", stats.decode_step_seconds_total);
+        head(out, "engine_predicted_seconds_total", "What the cost model predicted for these batches.",
+             "counter");
+        sample(out, "engine_predicted_seconds_total", "", stats.predicted_seconds_total);
+        gauge(out, "engine_estimated_wait_seconds",
+              "How long a request that came now would wait for its first rows.", stats.estimated_wait);
+        print_histogram(out, "iteration_tokens_total", "Token rows of a batch.", engine::step_row_bounds,
+                        stats.step_rows, static_cast<double>(stats.step_rows_total));
     }
     counters(out, "request_success_total", "Requests answered, by the reason they ended.", "finished_reason",
              {{"stop", finished_stop}, {"length", finished_length}});
@@ -113,6 +141,14 @@ std::string Metrics::print(const engine::Engine* engine) const {
     request_latency.print(out, "e2e_request_latency_seconds", "From the request to its last token.");
     request_prompt_tokens.print(out, "request_prompt_tokens", "Prompt tokens of a request.");
     request_generation_tokens.print(out, "request_generation_tokens", "Generated tokens of a request.");
+    request_queue_time.print(out, "request_queue_time_seconds", "From a request to its first rows.");
+    request_prefill_time.print(out, "request_prefill_time_seconds",
+                               "From its first rows to its first token.");
+    request_decode_time.print(out, "request_decode_time_seconds", "From its first token to its last.");
+    request_inference_time.print(out, "request_inference_time_seconds",
+                                 "From its first rows to its last token.");
+    request_params_max_tokens.print(out, "request_params_max_tokens", "Tokens that a request allows.");
+    request_params_n.print(out, "request_params_n", "Answers that a request wants.");
     counters(out, "http_responses_total", "HTTP responses, by class of status.", "class",
              {{"2xx", responses[2]}, {"4xx", responses[4]}, {"5xx", responses[5]}});
     counter(out, "http_connections_total", "Connections accepted.", connections_total);

@@ -33,7 +33,8 @@ struct Metrics {
     Metrics();
 
     Histogram time_to_first_token, inter_token_latency, request_latency, request_prompt_tokens,
-        request_generation_tokens;
+        request_generation_tokens, request_queue_time, request_prefill_time, request_decode_time,
+        request_inference_time, request_params_max_tokens, request_params_n;
     std::atomic<uint64_t> finished_stop{0}, finished_length{0}, failed{0};
     std::atomic<uint64_t> cancelled_disconnect{0}, cancelled_slow_reader{0}, cancelled_shutdown{0};
     std::array<std::atomic<uint64_t>, 6> responses{};  // by status class; [4] is 4xx

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "engine/trace.h"
 #include "recipe/chat_format.h"
 #include "tokenizer/tokenizer.h"
 
@@ -18,6 +19,7 @@ struct ServedModel {
     std::shared_ptr<void> storage;  // whatever the others point into
     std::unique_ptr<tokenizer::Tokenizer> tokenizer;
     std::unique_ptr<recipe::ChatFormat> chat_format;  // null: the model has no chat template
+    std::shared_ptr<engine::Trace> trace;             // what the engine does, if it is recorded
     std::unique_ptr<engine::Engine> engine;
 };
 

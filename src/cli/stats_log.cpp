@@ -1,0 +1,64 @@
+#include "cli/stats_log.h"
+
+#include <chrono>
+#include <cstdio>
+
+namespace deepinfer::cli {
+
+std::string describe(const engine::EngineStats& before, const engine::EngineStats& now, double seconds) {
+    const double prompt = now.prompt_step_seconds_total - before.prompt_step_seconds_total,
+                 decode = now.decode_step_seconds_total - before.decode_step_seconds_total,
+                 predicted = now.predicted_seconds_total - before.predicted_seconds_total;
+    const auto steps = static_cast<double>(now.steps_total - before.steps_total);
+    const auto percent = [](double part, double whole) { return whole > 0 ? 100 * part / whole : 0.0; };
+    char text[512];
+    std::snprintf(text, sizeof text,
+                  "%.1f prompt and %.1f answer tokens/s; %d running, %d waiting; KV cache %.0f %%; %.1f "
+                  "steps/s of %.1f "
+                  "rows, %.0f %% of the time with prompts, %.0f %% without, predicted within %+.0f %%; %llu "
+                  "ended, %llu "
+                  "cancelled, %llu refused, %llu put back",
+                  static_cast<double>(now.prompt_tokens_total - before.prompt_tokens_total) / seconds,
+                  static_cast<double>(now.generated_tokens_total - before.generated_tokens_total) / seconds,
+                  now.running, now.waiting, percent(now.blocks_total - now.blocks_free, now.blocks_total),
+                  steps / seconds,
+                  steps > 0 ? static_cast<double>(now.step_rows_total - before.step_rows_total) / steps : 0.0,
+                  percent(prompt, seconds), percent(decode, seconds),
+                  percent(predicted - prompt - decode, prompt + decode),
+                  static_cast<unsigned long long>(now.finished_stop_total + now.finished_length_total -
+                                                  before.finished_stop_total - before.finished_length_total),
+                  static_cast<unsigned long long>(now.cancelled_total - before.cancelled_total),
+                  static_cast<unsigned long long>(now.rejected_total - before.rejected_total),
+                  static_cast<unsigned long long>(now.preemptions_total - before.preemptions_total));
+    return text;
+}
+
+StatsLog::StatsLog(const engine::Engine* engine, int seconds) {
+    if (seconds > 0) thread_ = std::thread([this, engine, seconds] { run(*engine, seconds); });
+}
+
+StatsLog::~StatsLog() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+void StatsLog::run(const engine::Engine& engine, int seconds) {
+    engine::EngineStats before = engine.stats();
+    auto last = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, std::chrono::seconds(seconds), [this] { return stopping_; })) {
+        const engine::EngineStats now = engine.stats();
+        const auto time = std::chrono::steady_clock::now();
+        if (now.steps_total != before.steps_total || now.waiting > 0)
+            std::fprintf(stderr, "%s\n",
+                         describe(before, now, std::chrono::duration<double>(time - last).count()).c_str());
+        before = now;
+        last = time;
+    }
+}
+
+}  // namespace deepinfer::cli

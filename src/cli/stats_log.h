@@ -1,0 +1,33 @@
+// A line for people every few seconds: what the engine did since the last one. Silent while it does nothing.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "engine/engine.h"
+
+namespace deepinfer::cli {
+
+// What happened between two moments, `seconds` apart.
+std::string describe(const engine::EngineStats& before, const engine::EngineStats& now, double seconds);
+
+class StatsLog {
+  public:
+    // `engine` must outlive the object; 0 seconds: never. Lines go to standard error.
+    StatsLog(const engine::Engine* engine, int seconds);
+    ~StatsLog();
+    StatsLog(const StatsLog&) = delete;
+    StatsLog& operator=(const StatsLog&) = delete;
+
+  private:
+    void run(const engine::Engine& engine, int seconds);
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool stopping_ = false;
+    std::thread thread_;
+};
+
+}  // namespace deepinfer::cli
