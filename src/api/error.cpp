@@ -1,5 +1,8 @@
 #include "api/error.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/json.h"
 
 namespace deepinfer::api {
@@ -74,8 +77,11 @@ ApiError from_error(const Error& error) {
             return bad_request("", error.message);
         case ErrorCode::not_found:
             return {.status = 404, .message = error.message, .code = "not_found"};
-        case ErrorCode::resource_exhausted:
-            return too_many_requests(error.message);
+        case ErrorCode::resource_exhausted: {
+            ApiError result = too_many_requests(error.message);
+            result.retry_after = static_cast<int>(std::clamp(std::ceil(error.retry_after), 1.0, 3600.0));
+            return result;
+        }
         case ErrorCode::cancelled:
             return unavailable(error.message);
         case ErrorCode::deadline_exceeded:

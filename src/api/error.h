@@ -17,6 +17,7 @@ struct ApiError {
     std::string type = "invalid_request_error";  // as OpenAI names kinds of errors
     std::string param = {};                      // the field ("messages[2].content"); empty: null
     std::string code = {};                       // for programs ("context_length_exceeded"); empty: null
+    int retry_after = 1;                         // seconds, told with 429 and 503
 };
 
 // {"error":{"message":…,"type":…,"param":…,"code":…}}

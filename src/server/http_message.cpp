@@ -40,6 +40,8 @@ const char* reason_phrase(int status) {
             return "Not Implemented";
         case 503:
             return "Service Unavailable";
+        case 504:
+            return "Gateway Timeout";
         case 505:
             return "HTTP Version Not Supported";
         default:
@@ -49,7 +51,8 @@ const char* reason_phrase(int status) {
 
 HttpResponse error_response(const api::ApiError& error) {
     HttpResponse response{.status = error.status, .body = api::to_json(error)};
-    if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
+    if (error.status == 429 || error.status == 503)
+        response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
     if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
     return response;
 }
