@@ -10,6 +10,7 @@
 
 #include "base/memory_info.h"
 #include "cli/kv_type.h"
+#include "engine/cost_model.h"
 
 namespace deepinfer::cli {
 
@@ -199,9 +200,18 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     engine.async = !options.no_async;
     engine.isa = m.isa;
     if (m.tokenizer) engine.end_of_generation = m.tokenizer->end_of_generation();
+    engine.limits.decode_seconds = options.itl_ms / 1e3;
+    engine.limits.prefill_seconds = options.step_ms / 1e3;
+    std::unique_ptr<engine::CostModel> times;
+    if (options.step_times) {
+        times = std::make_unique<engine::CostModel>(*m.model, layout.type);
+        constexpr double profile_seconds = 1.5;
+        if (Status status = engine::profile_steps(*times, *m.model, layout.type, profile_seconds); !status)
+            return status.error();
+    }
     if (options.record_trace) loaded.trace = std::make_shared<engine::Trace>();
     loaded.engine =
-        engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine, nullptr, loaded.trace);
+        engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine, std::move(times), loaded.trace);
     if (!options.quiet) {
         const models::ModelInfo& info = m.model->info();
         std::fprintf(

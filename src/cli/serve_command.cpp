@@ -208,6 +208,18 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
             "--max-wait", options->load.max_wait_seconds,
             "Requests that would wait longer for their turn, in seconds, are answered with 429; 0: none")
         ->check(CLI::Range(0.0, 1e6));
+    command
+        ->add_option(
+            "--step-ms", options->load.step_ms,
+            "Time of a step that nobody's next token waits for: bounds how long a new request waits for it")
+        ->capture_default_str()
+        ->check(CLI::Range(1.0, 1e6));
+    command
+        ->add_option(
+            "--itl-ms", options->load.itl_ms,
+            "Time between the tokens of an answer while prompts are computed beside it; 0: 2.5 times what "
+            "it is without")
+        ->check(CLI::Range(0.0, 1e6));
     command->add_flag("--no-async", options->load.no_async,
                       "Plan a step only when the one before is done; answers are the same");
     command->add_option("--max-connections", server.max_connections, "Connections at a time")
@@ -219,6 +231,7 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
         ->capture_default_str()
         ->check(CLI::Range(0, 86'400));
     command->callback([options, &exit] {
+        options->load.step_times = true;
         options->load.record_trace = !options->trace_file.empty();
         exit.code = serve(std::move(*options));
     });

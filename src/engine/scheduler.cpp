@@ -9,7 +9,8 @@ namespace deepinfer::engine {
 
 namespace {
 
-constexpr double nearly = 0.9;      // of its budget: then a step is full
+constexpr double nearly = 0.9;  // of its budget: then a step is full
+constexpr double enough = 0.5;  // if a prompt ends in it: its first token should not wait for others' chunks
 constexpr int32_t chunk_rows = 16;  // chunks are multiples of it: tiles of the matrix products come out even
 
 class Planner {
@@ -106,7 +107,8 @@ class Planner {
             if (starts || goes_on) candidates.push_back(i);
         }
         bool first = true, admitting = true;
-        while (!candidates.empty() && rows_left_ > 0 && (first || plan_.predicted <= nearly * plan_.budget)) {
+        while (!candidates.empty() && rows_left_ > 0 &&
+               (first || plan_.predicted <= (ends_ ? enough : nearly) * plan_.budget)) {
             const auto at = candidates.begin() + next(candidates);
             const int32_t index = *at;
             const SequenceView& s = view(index);
@@ -121,6 +123,7 @@ class Planner {
                 continue;
             }
             first = false;
+            ends_ |= s.computed + rows == s.tokens;
             admit(index, rows);
         }
         if (first)
@@ -222,6 +225,7 @@ class Planner {
     int32_t free_blocks_, coming_blocks_, rows_left_, count_ = 0;
     std::vector<TenantView> used_;
     std::vector<bool> out_;
+    bool ends_ = false;  // a prompt, in this step
 };
 
 }  // namespace

@@ -24,12 +24,11 @@
 #include <span>
 #include <vector>
 
+#include "models/step_cost.h"
+
 namespace deepinfer::engine {
 
-// Rows of one sequence in a step: `rows` tokens from `position` on, with the logits of the last `logit_rows`.
-struct Chunk {
-    int32_t rows = 0, position = 0, logit_rows = 0;
-};
+using Chunk = models::ChunkShape;
 
 // Predicts how long steps take. The same chunks give the same answer until observe() was told of a new measurement.
 class StepTimes {

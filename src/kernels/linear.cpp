@@ -142,6 +142,11 @@ Linear::Linear(Context& context, const MatrixView& view, Compute compute, uint8_
     pack(context, {&matrix, 1}, compute);
 }
 
+size_t Linear::bytes() const {
+    return packed_ ? static_cast<size_t>(panel_count(outputs_)) * panel_bytes(layout_, columns_)
+                   : rows_.data.size();
+}
+
 void pack(Context& context, std::span<const Packing> matrices, Compute compute, const PackedSlice& done) {
     int panels = 0;
     for (const Packing& m : matrices) panels += panel_count(static_cast<int>(m.view.rows));

@@ -112,6 +112,7 @@ class Linear {
     int outputs() const { return outputs_; }
     int columns() const { return columns_; }
     bool references_checkpoint() const { return packed_ == nullptr; }
+    size_t bytes() const;  // that multiply() reads of it
 
   private:
     friend void multiply(Context&, Activations&, std::span<const Product>);

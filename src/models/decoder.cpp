@@ -40,6 +40,7 @@ Decoder::Decoder(const DecoderConfig& config, ThreadPool& pool, kernels::Isa isa
       rope_(config.rope),
       local_rope_(config.local_layers.empty() ? RopeTable() : RopeTable(config.local_rope)),
       context_(pool, isa),
+      shape_(dense_shape(config_)),
       step_(context_, config_) {
     info_.architecture = config.architecture;
     info_.vocabulary = config.vocabulary;
@@ -71,6 +72,8 @@ Status Decoder::load(const checkpoint::Checkpoint& checkpoint, const LoadOptions
     auto memory = weights.pack(context_, info_);
     if (!memory) return std::move(memory).error();
     memory_ = std::move(*memory);
+    shape_.head_bytes = static_cast<int64_t>(output_.bytes());
+    shape_.layer_bytes = weights.read_bytes() - shape_.head_bytes;
     return {};
 }
 

@@ -29,6 +29,9 @@ class Decoder : public Model {
 
     const ModelInfo& info() const override { return info_; }
     Result<kv::Layout> kv_layout(KvType type) const override;
+    StepCost cost(std::span<const ChunkShape> step, KvType kv_type) const override {
+        return dense_cost(shape_, step, kv_type);
+    }
     void forward(const Batch& batch, const kv::BlockPool& pool, float* logits) override;
 
     // Reads the weights named by weigh() and packs them.
@@ -48,6 +51,7 @@ class Decoder : public Model {
 
     kernels::Context context_;
     ModelInfo info_;
+    DenseShape shape_;
     HugeBuffer memory_;
     kernels::MatrixView embedding_;
     std::vector<float> output_norm_;

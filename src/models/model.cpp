@@ -42,6 +42,8 @@ const char* to_string(WeightPlace place) {
     return "";
 }
 
+StepCost Model::cost(std::span<const ChunkShape> step, KvType) const { return count_rows(step); }
+
 Result<std::unique_ptr<Model>> Model::load(const checkpoint::Checkpoint& checkpoint, ThreadPool& pool,
                                            const LoadOptions& options) {
     auto name = read_architecture(checkpoint);

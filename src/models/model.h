@@ -18,6 +18,7 @@
 #include "checkpoint/checkpoint.h"
 #include "kernels/linear.h"
 #include "kv/block_pool.h"
+#include "models/step_cost.h"
 
 namespace deepinfer::models {
 
@@ -83,6 +84,9 @@ class Model {
     virtual const ModelInfo& info() const = 0;
     // An error if the model's heads cannot be stored like that.
     virtual Result<kv::Layout> kv_layout(KvType type) const = 0;
+    // Operations and bytes of a step of these chunks, with keys and values stored like that. Pure, cheap, on any thread. The
+    // default knows the numbers of rows only.
+    virtual StepCost cost(std::span<const ChunkShape> step, KvType kv_type) const;
     // Stores the rows' keys and values in their blocks and writes logits[i * vocabulary + token] for
     // logit_rows[i]. Tokens, positions and block tables must be valid. One caller at a time; blocks until
     // computed.

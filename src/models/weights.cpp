@@ -216,4 +216,10 @@ Result<HugeBuffer> Weights::pack(kernels::Context& context, ModelInfo& info) {
     return memory;
 }
 
+int64_t Weights::read_bytes() const {
+    int64_t bytes = 0;
+    for (const Pending& p : pending_) bytes += static_cast<int64_t>(p.target->bytes());
+    return bytes;
+}
+
 }  // namespace deepinfer::models

@@ -39,6 +39,8 @@ class Weights {
     // Checks for left-over tensors and memory, then packs all matrices or maps them packed. The memory belongs to
     // the model.
     Result<HugeBuffer> pack(kernels::Context& context, ModelInfo& info);
+    // Of all matrices, as they are multiplied (Linear::bytes).
+    int64_t read_bytes() const;
 
   private:
     const checkpoint::Tensor* find(const char* gguf, const char* hf, int layer,
