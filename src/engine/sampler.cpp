@@ -116,8 +116,7 @@ TokenId Sampler::draw(const float* logits, float highest, const SamplingParams& 
     choose_candidates(params);
     if (params.typical_p < 1.0f)
         keep_typical(logits, highest, static_cast<double>(scale_of(params)), params.typical_p);
-    mass_ = 0;
-    for (TokenId id : candidates_) mass_ += static_cast<double>(weights_[static_cast<size_t>(id)]);
+    mass_ = candidate_mass();
     if (!std::isfinite(mass_) || candidates_.empty()) return -1;
     double cumulative = 0;
     for (TokenId id : candidates_) {
@@ -162,6 +161,27 @@ double Sampler::total_weight() {
     return sum;
 }
 
+// The tokens with at least this weight, lower ids first.
+void Sampler::collect_candidates(float least) {
+    candidates_.clear();
+    const auto add = [&](size_t id) {
+        if (weights_[id] >= least) candidates_.push_back(static_cast<TokenId>(id));
+    };
+    size_t i = 0;
+    for (constexpr size_t step = 16; i + step <= weights_.size(); i += step) {
+        int any = 0;  // of most runs none
+        for (size_t lane = 0; lane < step; ++lane) any |= weights_[i + lane] >= least;
+        for (size_t lane = 0; any && lane < step; ++lane) add(i + lane);
+    }
+    for (; i < weights_.size(); ++i) add(i);
+}
+
+double Sampler::candidate_mass() const {
+    double mass = 0;
+    for (TokenId id : candidates_) mass += static_cast<double>(weights_[static_cast<size_t>(id)]);
+    return mass;
+}
+
 // The first `count` candidates in order: most likely first, lower ids first among equals.
 void Sampler::sort_candidates(size_t count) {
     std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(count),
@@ -173,27 +193,19 @@ void Sampler::sort_candidates(size_t count) {
 }
 
 void Sampler::choose_candidates(const SamplingParams& params) {
-    const auto collect = [&](float least) {
-        candidates_.clear();
-        double mass = 0;
-        for (int i = 0; i < vocabulary_; ++i)
-            if (const float w = weights_[static_cast<size_t>(i)]; w > 0 && w >= least)
-                candidates_.push_back(i), mass += static_cast<double>(w);
-        return mass;
-    };
     const double all_mass = params.top_k > 0 ? 0 : total_weight();
     if (!std::isfinite(all_mass)) return candidates_.clear();
     if (params.top_k == 0 && params.top_p >= 1.0f && params.min_p == 0) {  // no need to know their order
-        collect(0.0f);
+        collect_candidates(std::numeric_limits<float>::denorm_min());
         return;
     }
     const double wanted = static_cast<double>(params.top_p) * all_mass;
     // Most of the vocabulary is far below the best token (weight 1). Sort only what can matter; widen if that
     // was too little.
-    for (float least : {1e-3f, 1e-6f, 0.0f}) {
-        const double mass = collect(least);
+    for (float least : {1e-3f, 1e-6f, std::numeric_limits<float>::denorm_min()}) {
+        collect_candidates(least);
         const bool enough = params.top_k > 0      ? candidates_.size() >= static_cast<size_t>(params.top_k)
-                            : params.top_p < 1.0f ? mass > wanted
+                            : params.top_p < 1.0f ? candidate_mass() > wanted
                                                   : least < params.min_p;
         if (enough) break;
     }
@@ -202,11 +214,8 @@ void Sampler::choose_candidates(const SamplingParams& params) {
     sort_candidates(k);
     candidates_.resize(k);
     if (params.top_p < 1.0f) {
-        double mass = all_mass, reached = 0;
-        if (params.top_k > 0) {
-            mass = 0;
-            for (TokenId id : candidates_) mass += static_cast<double>(weights_[static_cast<size_t>(id)]);
-        }
+        const double mass = params.top_k > 0 ? candidate_mass() : all_mass;
+        double reached = 0;
         size_t keep = 0;
         while (keep < candidates_.size() && (keep == 0 || reached < static_cast<double>(params.top_p) * mass))
             reached += static_cast<double>(weights_[static_cast<size_t>(candidates_[keep++])]);

@@ -42,7 +42,9 @@ class Sampler {
     TokenId draw_from_all(double u);
     double total_weight();
     void choose_candidates(const SamplingParams& params);
-    void sort_candidates(size_t first);
+    void collect_candidates(float least);
+    double candidate_mass() const;
+    void sort_candidates(size_t count);
     void keep_typical(const float* logits, float highest, double scale, float wanted);
     float raw_logit(const float* logits, TokenId token) const;
     void add_processed_logprobs(const float* logits, float highest, const SamplingParams& params,

@@ -9,7 +9,7 @@
 namespace deepinfer::engine {
 namespace {
 
-struct Setup {
+struct Row {
     std::vector<float> logits;
     SamplingParams params;
     std::vector<TokenId> prompt = {}, output = {}, end_of_generation = {};
@@ -47,7 +47,7 @@ struct Setup {
 using Ids = std::vector<TokenId>;
 
 TEST(SamplerParameters, RepetitionDividesPositiveAndMultipliesNegativeLogitsOnce) {
-    Setup s{{3.0f, -1.0f, 0.0f, 2.0f, -4.0f}, {}};
+    Row s{{3.0f, -1.0f, 0.0f, 2.0f, -4.0f}, {}};
     s.params.repetition_penalty = 2.0f;
     s.prompt = {0, 1, 1, 1};  // however often
     s.output = {1, 2, 4, 4};
@@ -55,7 +55,7 @@ TEST(SamplerParameters, RepetitionDividesPositiveAndMultipliesNegativeLogitsOnce
 }
 
 TEST(SamplerParameters, FrequencyAndPresenceCountTheOutputOnly) {
-    Setup s{{3.0f, 3.0f, 3.0f, 3.0f}, {}};
+    Row s{{3.0f, 3.0f, 3.0f, 3.0f}, {}};
     s.params.frequency_penalty = 0.5f;
     s.params.presence_penalty = 0.25f;
     s.prompt = {3, 3, 3, 1};
@@ -67,7 +67,7 @@ TEST(SamplerParameters, FrequencyAndPresenceCountTheOutputOnly) {
 }
 
 TEST(SamplerParameters, RepetitionComesFirstThenTheOthersThenTheBias) {
-    Setup s{{4.0f, 1.0f}, {}};
+    Row s{{4.0f, 1.0f}, {}};
     s.params.repetition_penalty = 2.0f;
     s.params.frequency_penalty = 1.0f;
     s.params.presence_penalty = 2.0f;
@@ -77,19 +77,19 @@ TEST(SamplerParameters, RepetitionComesFirstThenTheOthersThenTheBias) {
 }
 
 TEST(SamplerParameters, ABiasForbidsForcesAndCancelsOut) {
-    Setup s{{5.0f, 1.0f, 0.0f, 2.0f}, {}};
+    Row s{{5.0f, 1.0f, 0.0f, 2.0f}, {}};
     s.params.logit_bias = {{0, -100.0f}};
     EXPECT_EQ(s.drawn(), (Ids{1, 2, 3}));
     s.params.logit_bias = {{2, 100.0f}};
     EXPECT_EQ(s.drawn(), (Ids{2}));
     // The same for every token is none at all.
-    const Setup plain{s.logits, {}};
+    const Row plain{s.logits, {}};
     s.params.logit_bias = {{0, -100.0f}, {1, -100.0f}, {2, -100.0f}, {3, -100.0f}};
     for (int i = 0; i < 200; ++i) EXPECT_EQ(s.draw(i)->token, plain.draw(i)->token);
 }
 
 TEST(SamplerParameters, GreedyObeysPenaltiesAndBias) {
-    Setup s{{5.0f, 4.5f, 4.0f}, {}};
+    Row s{{5.0f, 4.5f, 4.0f}, {}};
     s.params.temperature = 0;
     EXPECT_EQ(s.draw()->token, 0);
     s.params.presence_penalty = 1.0f;
@@ -102,7 +102,7 @@ TEST(SamplerParameters, GreedyObeysPenaltiesAndBias) {
 }
 
 TEST(SamplerParameters, MinTokensKeepsAwayWhatEndsTheAnswer) {
-    Setup s{{1.0f, 9.0f, 8.0f, 0.0f}, {}};
+    Row s{{1.0f, 1.5f, 1.2f, 0.0f}, {}};
     s.params.min_tokens = 2;
     s.params.stop_ids = {2};
     s.end_of_generation = {1};
@@ -113,13 +113,13 @@ TEST(SamplerParameters, MinTokensKeepsAwayWhatEndsTheAnswer) {
     s.params.ignore_eos = true;  // then 1 ends nothing
     EXPECT_EQ(s.drawn(), (Ids{0, 1, 3}));
     s.output = {0, 0};
-    EXPECT_EQ(s.drawn(), (Ids{1, 2}));
+    EXPECT_EQ(s.drawn(), (Ids{0, 1, 2, 3}));
     s.params.ignore_eos = false;
-    EXPECT_EQ(s.drawn(), (Ids{1, 2}));
+    EXPECT_EQ(s.drawn(), (Ids{0, 1, 2, 3}));
 }
 
 TEST(SamplerParameters, MinTokensThatLeavesNothingIsAnError) {
-    Setup s{{1.0f, 2.0f}, {}};
+    Row s{{1.0f, 2.0f}, {}};
     s.params.min_tokens = 1;
     s.params.stop_ids = {0, 1};
     for (float temperature : {0.0f, 1.0f}) {
@@ -134,7 +134,7 @@ TEST(SamplerParameters, MinTokensThatLeavesNothingIsAnError) {
 
 TEST(SamplerParameters, AllButOneMasked) {
     for (int n : {1, 5, 600, 2000}) {
-        Setup s{std::vector<float>(static_cast<size_t>(n), -INFINITY), {}};
+        Row s{std::vector<float>(static_cast<size_t>(n), -INFINITY), {}};
         s.logits[static_cast<size_t>(n - 1)] = -3.0f;
         const auto every = [&](auto change) {
             s.params = {};
@@ -160,7 +160,7 @@ TEST(SamplerParameters, AllButOneMasked) {
 }
 
 TEST(SamplerParameters, TopKOfOneIsGreedyTiesIncluded) {
-    Setup s{{1.0f, 4.0f, 4.0f, 4.0f}, {}};
+    Row s{{1.0f, 4.0f, 4.0f, 4.0f}, {}};
     s.params.top_k = 1;
     EXPECT_EQ(s.drawn(), (Ids{1}));
     s.params.top_k = 2;
@@ -168,7 +168,7 @@ TEST(SamplerParameters, TopKOfOneIsGreedyTiesIncluded) {
 }
 
 TEST(SamplerParameters, EqualLogitsAreDrawnEvenly) {
-    Setup s{std::vector<float>(1000, 0.0f), {}};
+    Row s{std::vector<float>(1000, 0.0f), {}};
     EXPECT_GT(s.drawn(3000).size(), 900u);  // 950.2 expected
     s.params.top_p = 0.0995f;
     const Ids kept = s.drawn(3000);  // the lowest hundred ids
@@ -178,7 +178,7 @@ TEST(SamplerParameters, EqualLogitsAreDrawnEvenly) {
 
 TEST(SamplerParameters, TypicalLeavesOutTheTooLikely) {
     // Probabilities 0.6, 0.1 four times: the entropy is 1.228, the surprises 0.511 and 2.303; distances 0.717 and 1.075.
-    Setup s{{std::log(0.6f), std::log(0.1f), std::log(0.1f), std::log(0.1f), std::log(0.1f)}, {}};
+    Row s{{std::log(0.6f), std::log(0.1f), std::log(0.1f), std::log(0.1f), std::log(0.1f)}, {}};
     s.params.typical_p = 0.5f;
     EXPECT_EQ(s.drawn(), (Ids{0}));
     s.params.typical_p = 0.65f;
@@ -197,7 +197,7 @@ TEST(SamplerParameters, TypicalLeavesOutTheTooLikely) {
 }
 
 TEST(SamplerParameters, TypicalOverALargeVocabulary) {
-    Setup s{std::vector<float>(5000), {}};
+    Row s{std::vector<float>(5000), {}};
     for (size_t i = 0; i < 5000; ++i) s.logits[i] = -static_cast<float>(i % 1000) / 100.0f;
     s.params.typical_p = 0.2f;
     s.params.top_logprobs = 5000;
@@ -212,7 +212,7 @@ TEST(SamplerParameters, TypicalOverALargeVocabulary) {
 }
 
 TEST(SamplerParameters, RawLogprobsKnowNothingOfPenalties) {
-    Setup s{{1.0f, 3.0f, 2.0f, -1.0f}, {}};
+    Row s{{1.0f, 3.0f, 2.0f, -1.0f}, {}};
     s.params.top_logprobs = 3;
     s.params.repetition_penalty = 1.5f;
     s.params.presence_penalty = 1.0f;
@@ -260,7 +260,7 @@ TEST(SamplerParameters, ScoreIsTheRawLogprobOfAnyToken) {
 }
 
 TEST(SamplerParameters, ScoreHasTheBitsOfSample) {
-    Setup s{std::vector<float>(3000), {}};
+    Row s{std::vector<float>(3000), {}};
     for (size_t i = 0; i < 3000; ++i) s.logits[i] = std::sin(static_cast<float>(i * i));
     s.params.top_logprobs = 20;
     const Sampler sampler(kernels::kernel_table(kernels::supported_isas().back()), 3000, {});
