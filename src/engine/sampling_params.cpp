@@ -38,7 +38,7 @@ Status check_bias(const std::vector<LogitBias>& biases, int32_t vocabulary) {
 Status check(const SamplingParams& p, int32_t vocabulary) {
     if (!(p.repetition_penalty >= least_repetition_penalty &&
           p.repetition_penalty <= most_repetition_penalty))
-        return bad("repetition_penalty must be from 0.01 to 100 (1 switches it off)");
+        return bad("repetition_penalty must be from 0.0625 to 16 (1 switches it off)");
     if (!(std::abs(p.frequency_penalty) <= most_penalty))
         return bad("frequency_penalty must be from -2 to 2");
     if (!(std::abs(p.presence_penalty) <= most_penalty)) return bad("presence_penalty must be from -2 to 2");

@@ -51,7 +51,7 @@ struct SamplingParams {
 
 constexpr int32_t max_top_logprobs = 20;
 constexpr float most_penalty = 2.0f;  // of frequency and presence, either sign
-constexpr float least_repetition_penalty = 0.01f, most_repetition_penalty = 100.0f;
+constexpr float least_repetition_penalty = 0.0625f, most_repetition_penalty = 16.0f;
 constexpr float most_logit_bias = 100.0f;  // either sign
 constexpr size_t max_logit_biases = 1024;
 

@@ -194,7 +194,7 @@ TEST_F(SamplerTest, ParametersOutOfRangeAreNamed) {
     refused([](auto& p) { p.typical_p = NAN; }, "typical_p");
     refused([](auto& p) { p.repetition_penalty = 0; }, "repetition_penalty");
     refused([](auto& p) { p.repetition_penalty = NAN; }, "repetition_penalty");
-    refused([](auto& p) { p.repetition_penalty = 101; }, "repetition_penalty");
+    refused([](auto& p) { p.repetition_penalty = 17; }, "repetition_penalty");
     refused([](auto& p) { p.frequency_penalty = 2.1f; }, "frequency_penalty");
     refused([](auto& p) { p.presence_penalty = -2.1f; }, "presence_penalty");
     refused([](auto& p) { p.presence_penalty = NAN; }, "presence_penalty");
