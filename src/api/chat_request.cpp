@@ -179,6 +179,7 @@ ChatRequest parse(std::string_view body) {
              "invalid_value");
     if (const auto limit = max_completion_tokens ? max_completion_tokens : max_tokens)
         request.options.max_tokens = static_cast<int32_t>(*limit);
+    parse_dependent_options(fields, request.options);
     request.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
     request.conversation.template_options = parse_template_options(fields);
     return request;

@@ -49,6 +49,21 @@ std::vector<Prompt> parse_prompts(const Fields& fields) {
     return prompts;
 }
 
+void parse_best_of(const Fields& fields, GenerationOptions& options) {
+    const auto best_of = fields.integer("best_of", 1, engine::max_choices);
+    if (!best_of) return;
+    if (*best_of < options.n)
+        fail("best_of",
+             "'best_of' is " + std::to_string(*best_of) + ", less than 'n', which is " +
+                 std::to_string(options.n) + ".",
+             "invalid_value");
+    if (*best_of > options.n && options.stream)
+        fail("best_of",
+             "With 'stream': true 'best_of' must not be greater than 'n': the best is known at the end.",
+             "invalid_value");
+    options.best_of = static_cast<int32_t>(*best_of);
+}
+
 CompletionRequest parse_completion(std::string_view body) {
     const json::object object = parse_body(body);
     const Fields fields(object, "");
@@ -62,6 +77,8 @@ CompletionRequest parse_completion(std::string_view body) {
     constexpr int32_t usual_max_tokens = 16;
     request.options.max_tokens =
         static_cast<int32_t>(fields.integer("max_tokens", 1, limits::max_tokens).value_or(usual_max_tokens));
+    parse_dependent_options(fields, request.options);
+    parse_best_of(fields, request.options);
     request.echo = fields.boolean("echo").value_or(false);
     if (request.echo && request.options.sampling.top_logprobs >= 0)
         fail("echo", "'echo' together with 'logprobs' is not supported: prompt tokens have no logprobs here.",

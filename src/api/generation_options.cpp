@@ -1,5 +1,6 @@
 #include "api/generation_options.h"
 
+#include <charconv>
 #include <limits>
 
 #include "api/fields.h"
@@ -45,6 +46,37 @@ std::vector<std::string> parse_stop(const Fields& fields) {
     return stops;
 }
 
+// A share: above 0 and at most 1, which is the default.
+float parse_share(const Fields& fields, const char* name) {
+    const auto share = static_cast<float>(fields.number(name, 0, 1).value_or(1));
+    if (share <= 0) fail(name, quoted(name) + " must be greater than 0 and at most 1.", "invalid_value");
+    return share;
+}
+
+// {"token id": bias, ...}
+std::vector<engine::LogitBias> parse_logit_bias(const Fields& fields) {
+    const json::object* object = fields.object("logit_bias");
+    if (!object) return {};
+    check_count(object->size(), engine::max_logit_biases, "logit_bias");
+    const Fields biases(*object, "logit_bias.");
+    std::vector<engine::LogitBias> result;
+    for (const auto& member : *object) {
+        const std::string_view key(member.key().data(), member.key().size());
+        TokenId token = -1;
+        const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
+        // One spelling for a token, so that none can be there twice.
+        if (error != std::errc() || std::to_string(token) != key || token < 0)
+            fail("logit_bias",
+                 "The keys of 'logit_bias' must be token ids, as in {\"50256\": -100}, but one is " +
+                     quoted(key.substr(0, 64)) + ".",
+                 "invalid_value");
+        const auto most = static_cast<double>(engine::most_logit_bias);
+        if (const auto bias = biases.number(key, -most, most))
+            result.push_back({token, static_cast<float>(*bias)});
+    }
+    return result;
+}
+
 bool parse_include_usage(const Fields& fields, bool stream) {
     const json::object* object = fields.object("stream_options");
     if (!object) return false;
@@ -68,12 +100,23 @@ GenerationOptions parse_generation_options(const Fields& fields) {
     GenerationOptions result;
     engine::SamplingParams& sampling = result.sampling;
     sampling.temperature = static_cast<float>(fields.number("temperature", 0, 2).value_or(1));
-    sampling.top_p = static_cast<float>(fields.number("top_p", 0, 1).value_or(1));
-    if (sampling.top_p <= 0) fail("top_p", "'top_p' must be greater than 0 and at most 1.", "invalid_value");
+    sampling.top_p = parse_share(fields, "top_p");
+    sampling.typical_p = parse_share(fields, "typical_p");
     // -1 is how some clients say "off".
     const int64_t top_k = fields.integer("top_k", -1, limits::top_k).value_or(0);
     sampling.top_k = static_cast<int32_t>(top_k < 0 ? 0 : top_k);
     sampling.min_p = static_cast<float>(fields.number("min_p", 0, 1).value_or(0));
+    const auto number = [&](const char* name, float least, float most, float usual) {
+        return static_cast<float>(
+            fields.number(name, static_cast<double>(least), static_cast<double>(most)).value_or(usual));
+    };
+    sampling.frequency_penalty = number("frequency_penalty", -engine::most_penalty, engine::most_penalty, 0);
+    sampling.presence_penalty = number("presence_penalty", -engine::most_penalty, engine::most_penalty, 0);
+    sampling.repetition_penalty =
+        number("repetition_penalty", engine::least_repetition_penalty, engine::most_repetition_penalty, 1);
+    sampling.logit_bias = parse_logit_bias(fields);
+    sampling.min_tokens =
+        static_cast<int32_t>(fields.integer("min_tokens", 0, limits::max_tokens).value_or(0));
     sampling.ignore_eos = fields.boolean("ignore_eos").value_or(false);
     if (const json::array* ids = fields.array("stop_token_ids")) {
         check_count(ids->size(), limits::stop_token_ids, "stop_token_ids");
@@ -85,10 +128,28 @@ GenerationOptions parse_generation_options(const Fields& fields) {
     if (const auto seed =
             fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()))
         result.seed = static_cast<uint64_t>(*seed);
+    result.n = result.best_of = static_cast<int32_t>(fields.integer("n", 1, engine::max_choices).value_or(1));
     result.stop = parse_stop(fields);
     result.stream = fields.boolean("stream").value_or(false);
     result.include_usage = parse_include_usage(fields, result.stream);
     return result;
+}
+
+void parse_dependent_options(const Fields& fields, GenerationOptions& options) {
+    engine::SamplingParams& sampling = options.sampling;
+    if (options.max_tokens && sampling.min_tokens > *options.max_tokens)
+        fail("min_tokens",
+             "'min_tokens' is " + std::to_string(sampling.min_tokens) +
+                 ", more than 'max_tokens', which is " + std::to_string(*options.max_tokens) + ".",
+             "invalid_value");
+    const std::optional<std::string> mode = fields.string("logprobs_mode");
+    if (!mode) return;
+    if (*mode != "raw_logprobs" && *mode != "processed_logprobs")
+        fail("logprobs_mode", "'logprobs_mode' must be 'raw_logprobs' or 'processed_logprobs'.",
+             "invalid_value");
+    if (sampling.top_logprobs < 0)
+        fail("logprobs_mode", "'logprobs_mode' is only allowed with 'logprobs'.", "invalid_value");
+    if (*mode == "processed_logprobs") sampling.logprobs_mode = engine::LogprobsMode::processed;
 }
 
 }  // namespace deepinfer::api

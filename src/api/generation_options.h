@@ -16,12 +16,16 @@ struct GenerationOptions {
     engine::SamplingParams sampling;    // max_tokens and seed are not filled in yet: see below
     std::optional<int32_t> max_tokens;  // absent: chat to the end of the context, completions 16
     std::optional<uint64_t> seed;       // absent: the server draws one
+    int32_t n = 1;                      // answers to each prompt
+    int32_t best_of = 1;                // >= n: how many are drawn; the most likely per token are given
     std::vector<std::string> stop;
     bool stream = false;
     bool include_usage = false;  // a last chunk with the usage
 };
 
-// Throws FieldError. Reads everything but max_tokens and logprobs, which the endpoints spell differently.
+// Both throw FieldError. The first reads everything but max_tokens and logprobs, which the endpoints spell differently; the
+// second, once they are known, what depends on them.
 GenerationOptions parse_generation_options(const Fields& fields);
+void parse_dependent_options(const Fields& fields, GenerationOptions& options);
 
 }  // namespace deepinfer::api

@@ -7,8 +7,6 @@ namespace {
 
 namespace json = boost::json;
 
-bool is_zero(const json::value& value) { return value.is_number() && value.to_number<double>() == 0; }
-bool is_one(const json::value& value) { return value.is_number() && value.to_number<double>() == 1; }
 bool is_false(const json::value& value) { return value.is_bool() && !value.get_bool(); }
 bool is_empty(const json::value& value) {
     return (value.is_array() && value.get_array().empty()) ||
@@ -48,12 +46,21 @@ constexpr RequestField table[] = {
     {"top_p", both, implemented},
     {"seed", both, implemented},
     {"stop", both, implemented},
+    {"n", both, implemented},
+    {"best_of", completions, implemented},
+    {"frequency_penalty", both, implemented},
+    {"presence_penalty", both, implemented},
+    {"logit_bias", both, implemented},
     {"logprobs", both, implemented},
     {"top_logprobs", chat, implemented},
     {"echo", completions, implemented},
     // Beyond OpenAI, under the names that other servers use.
     {"top_k", both, implemented},
     {"min_p", both, implemented},
+    {"typical_p", both, implemented},
+    {"repetition_penalty", both, implemented},
+    {"min_tokens", both, implemented},
+    {"logprobs_mode", both, implemented},
     {"ignore_eos", both, implemented},
     {"stop_token_ids", both, implemented},
     {"add_special_tokens", completions, implemented},
@@ -74,11 +81,6 @@ constexpr RequestField table[] = {
 
     {"store", chat, neutral_only, is_false, "Answers are not stored."},
     {"service_tier", chat, neutral_only, is_usual_tier, "There is one tier: 'auto'."},
-    {"n", both, neutral_only, is_one, "Send several requests instead."},
-    {"best_of", completions, neutral_only, is_one, "Send several requests instead."},
-    {"frequency_penalty", both, neutral_only, is_zero},
-    {"presence_penalty", both, neutral_only, is_zero},
-    {"logit_bias", both, neutral_only, is_empty},
     {"response_format", chat, neutral_only, is_text_format,
      "Only {\"type\":\"text\"} is implemented so far."},
     {"modalities", chat, neutral_only, is_text_only, "Only [\"text\"] is possible."},

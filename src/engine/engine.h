@@ -15,29 +15,15 @@
 
 #include "base/result.h"
 #include "base/token.h"
+#include "engine/sampling_params.h"
 
 namespace deepinfer::engine {
 
 using RequestId = uint64_t;
 
-// Order of application: logits -> temperature -> top-k -> top-p -> min-p -> draw.
-struct SamplingParams {
-    float temperature = 1.0f;       // >= 0; 0 is greedy (lowest id wins a tie)
-    float top_p = 1.0f;             // (0, 1]
-    int32_t top_k = 0;              // 0 = off
-    float min_p = 0.0f;             // [0, 1]; keeps tokens with p >= min_p * p_max
-    uint64_t seed = 0;              // the draw at a position depends on (seed, position) only
-    int32_t max_tokens = 16;        // >= 1
-    std::vector<TokenId> stop_ids;  // end the answer; reported as FinishReason::stop, not part of the output
-    bool ignore_eos = false;        // the model's own end-of-generation tokens do not stop
-    int32_t top_logprobs =
-        -1;  // -1: none; 0: of the sampled token; n: and of the n most likely (<= max_top_logprobs)
-};
-constexpr int32_t max_top_logprobs = 20;
-
 struct TokenLogprob {
     TokenId token = -1;
-    float logprob = 0.0f;  // natural logarithm, of the model's distribution before temperature and truncation
+    float logprob = 0.0f;  // natural logarithm; of which distribution: SamplingParams::logprobs_mode
 };
 
 struct SampledToken {

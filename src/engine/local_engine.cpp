@@ -226,6 +226,7 @@ void LocalEngine::receive(bool wait) {
         s->arrival = s->waiting_since = arrival.time;
         s->deadline = request.deadline;
         s->tokens = std::move(request.prompt);
+        s->history = TokenHistory(*s->sampling, s->tokens, model_.info().vocabulary);
         s->prompt_tokens = s->known();
         estimate(*s);
         waiting_.push_back(std::move(s));
@@ -382,7 +383,7 @@ void LocalEngine::build(const Plan& decision, std::span<const SequencePtr> chose
 
 void LocalEngine::sample(const SequencePtr& s, int32_t logits, StepInputs& inputs, Flight& flight) {
     s->last_sample = static_cast<int32_t>(inputs.samples.size());
-    inputs.samples.push_back({logits, s->sampling, int64_t{s->length()}});
+    inputs.samples.push_back({logits, s->sampling, &s->history, int64_t{s->length()}});
     ++s->pending;
     flight.samples.push_back(s);
 }

@@ -1,4 +1,4 @@
-// One choice of a request on its way through the engine. Owned by the engine thread; `draw` is used by the device lane
+// One choice of a request on its way through the engine. Owned by the engine thread; `history` is used by the device lane
 // while a step that samples for the sequence is in flight, and by the engine thread only before the first one.
 #pragma once
 
@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "engine/scheduler.h"
+#include "engine/token_history.h"
 #include "kv/block_pool.h"
 
 namespace deepinfer::engine {
@@ -34,7 +35,8 @@ struct Sequence {
     int32_t last_sample = -1;         // its sample in that step
     Clock::time_point waiting_since;  // when rows of it were planned last, else the arrival
     int32_t skipped = 0;
-    bool over = false;  // the listener has been told
+    TokenHistory history;  // of the tokens drawn so far, also those that are not known here yet
+    bool over = false;     // the listener has been told
 
     int32_t known() const { return static_cast<int32_t>(tokens.size()); }
     int32_t length() const { return known() + pending; }

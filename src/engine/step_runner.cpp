@@ -21,7 +21,8 @@ StepRunner::StepRunner(models::Model& model, kv::BlockPool& blocks, ThreadPool& 
       end_of_generation_(std::move(end_of_generation)),
       trace_(trace) {
     for (int i = 0; i < pool.threads(); ++i)
-        samplers_.emplace_back(kernels::kernel_table(isa), model.info().vocabulary);
+        samplers_.emplace_back(kernels::kernel_table(isa), model.info().vocabulary, end_of_generation_);
+    own_rows_.resize(samplers_.size());
 }
 
 // Puts the tokens of the step before where they belong. False if every row belongs to a sequence that has just ended.
@@ -71,11 +72,8 @@ void StepRunner::compute(StepInputs& inputs, StepResult& result) {
     const auto count = inputs.samples.size();
     std::vector<std::optional<Result<SampledToken>>> sampled(count);
     pool_.for_each(static_cast<int>(count), 1, [&](int begin, int end, int thread) {
-        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-            const StepInputs::Sample& s = inputs.samples[i];
-            sampled[i] = samplers_[static_cast<size_t>(thread)].sample(
-                logits_.data() + static_cast<size_t>(s.logits) * vocabulary, *s.params, s.position);
-        }
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+            sampled[i] = sample(inputs, i, static_cast<size_t>(thread));
     });
     drawn_.assign(count, {});
     for (size_t i = 0; i < count; ++i) {
@@ -87,6 +85,23 @@ void StepRunner::compute(StepInputs& inputs, StepResult& result) {
         }
         result.samples.push_back(std::move(*sampled[i]));
     }
+}
+
+Result<SampledToken> StepRunner::sample(const StepInputs& inputs, size_t index, size_t thread) {
+    const StepInputs::Sample& s = inputs.samples[index];
+    const auto vocabulary = static_cast<size_t>(model_.info().vocabulary);
+    float* row = logits_.data() + static_cast<size_t>(s.logits) * vocabulary;
+    const auto same_row = [&](size_t other) {
+        return other < inputs.samples.size() && inputs.samples[other].logits == s.logits;
+    };
+    // Choices that start from one row stand side by side, and other threads may be reading it.
+    if (s.params->changes_logits() && (same_row(index - 1) || same_row(index + 1))) {
+        own_rows_[thread].assign(row, row + vocabulary);
+        row = own_rows_[thread].data();
+    }
+    Result<SampledToken> sampled = samplers_[thread].sample(row, *s.params, *s.history, s.position);
+    if (sampled) s.history->add(sampled->token);
+    return sampled;
 }
 
 StepLane::StepLane(StepRunner& runner) : runner_(runner), thread_([this] { run(); }) {}

@@ -28,7 +28,8 @@ struct StepInputs {
     struct Sample {
         int32_t logits = 0;  // index into batch.logit_rows
         std::shared_ptr<const SamplingParams> params;
-        int64_t position = 0;  // of the token to be drawn
+        TokenHistory* history = nullptr;  // gets the token that is drawn; outlives the step
+        int64_t position = 0;             // of the token to be drawn
     };
     struct Copy {
         kv::BlockId from = 0, to = 0;  // after the computation
@@ -62,6 +63,7 @@ class StepRunner {
   private:
     bool take_carried(StepInputs& inputs);
     void compute(StepInputs& inputs, StepResult& result);
+    Result<SampledToken> sample(const StepInputs& inputs, size_t index, size_t thread);
 
     models::Model& model_;
     kv::BlockPool& blocks_;
@@ -69,7 +71,8 @@ class StepRunner {
     const std::vector<TokenId> end_of_generation_;
     Trace* trace_;
     std::vector<float> logits_;
-    std::vector<Sampler> samplers_;  // one per pool thread
+    std::vector<Sampler> samplers_;             // one per pool thread
+    std::vector<std::vector<float>> own_rows_;  // one per pool thread
     // Of the step before: what each sample drew, -1 for none, and whether it ended its sequence.
     struct Drawn {
         TokenId token = -1;

@@ -43,18 +43,26 @@ size_t StopMatcher::held_size() const {
 
 std::string StopMatcher::finish() { return std::exchange(held_, {}); }
 
-TextStream::TextStream(const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops)
-    : decoder_(tokenizer, false, tokenizer::StreamStart::continues_text), matcher_(std::move(stops)) {}
+TextStream::TextStream(const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops,
+                       int32_t min_tokens)
+    : decoder_(tokenizer, false, tokenizer::StreamStart::continues_text),
+      matcher_(std::move(stops)),
+      unmatched_tokens_(min_tokens) {}
 
 std::string TextStream::pass(std::string text) {
     decoded_bytes_ += text.size();
     for (const char c : text) decoded_characters_ += (c & 0xC0) != 0x80;
-    std::string out = matcher_.push(text);
+    std::string out = unmatched_tokens_ > 0 ? std::move(text) : matcher_.push(text);
     emitted_bytes_ += out.size();
     return out;
 }
 
-std::string TextStream::push(TokenId token) { return stopped() ? std::string() : pass(decoder_.push(token)); }
+std::string TextStream::push(TokenId token) {
+    if (stopped()) return {};
+    std::string out = pass(decoder_.push(token));
+    if (unmatched_tokens_ > 0) --unmatched_tokens_;
+    return out;
+}
 
 std::string TextStream::finish() {
     if (stopped()) return {};

@@ -47,7 +47,8 @@ class StopMatcher {
 class TextStream {
   public:
     // The tokenizer must outlive the object.
-    TextStream(const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops);
+    // Stop strings are looked for in the text after the first `min_tokens` tokens.
+    TextStream(const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops, int32_t min_tokens = 0);
 
     std::string push(TokenId token);  // text that became certain with this token, perhaps empty
     std::string finish();             // the rest, once no token follows
@@ -64,6 +65,7 @@ class TextStream {
 
     tokenizer::StreamDecoder decoder_;
     StopMatcher matcher_;
+    int32_t unmatched_tokens_;
     size_t decoded_bytes_ = 0;
     size_t decoded_characters_ = 0;
     size_t emitted_bytes_ = 0;

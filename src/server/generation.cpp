@@ -53,15 +53,17 @@ struct Generation::Mailbox {
 };
 
 struct Generation::Choice {
-    Choice(int32_t choice_index, const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops)
-        : index(choice_index), stream(tokenizer, std::move(stops)) {}
+    Choice(int32_t index_, int32_t number_, const tokenizer::Tokenizer& tokenizer,
+           const api::GenerationOptions& options)
+        : index(index_), number(number_), stream(tokenizer, options.stop, options.sampling.min_tokens) {}
 
     struct PendingLogprobs {
         api::TokenLogprobs entry;
         size_t begin = 0, end = 0;  // of the token's text, in bytes
     };
 
-    int32_t index;
+    int32_t index;   // in the answer
+    int32_t number;  // in the engine's request
     recipe::TextStream stream;
     engine::RequestId request = 0;
     bool submitted = false;
@@ -74,6 +76,7 @@ struct Generation::Choice {
     std::deque<PendingLogprobs> pending_logprobs;  // whose text is still held back
     std::vector<api::TokenLogprobs> fresh_logprobs;
     int64_t tokens = 0;
+    double logprob = 0;  // of all tokens, if they have logprobs
     Clock::time_point last_token{};
 };
 
@@ -89,7 +92,7 @@ api::Outcome<std::unique_ptr<Generation>> Generation::start(std::shared_ptr<cons
     return generation;
 }
 
-Generation::Generation(std::shared_ptr<const ServedModel> model, GenerationRequest request, size_t choices,
+Generation::Generation(std::shared_ptr<const ServedModel> model, GenerationRequest request, size_t prompts,
                        Metrics& metrics, Wake wake)
     : model_(std::move(model)),
       header_(std::move(request.header)),
@@ -98,17 +101,19 @@ Generation::Generation(std::shared_ptr<const ServedModel> model, GenerationReque
       mailbox_(std::make_shared<Mailbox>()) {
     mailbox_->wake = std::move(wake);
     mailbox_->max_backlog = request.max_backlog_tokens;
-    for (size_t i = 0; i < choices; ++i) {
-        choices_.emplace_back(static_cast<int32_t>(i), *model_->tokenizer, options_.stop);
-        if (!request.echoes.empty()) choices_.back().fresh = std::move(request.echoes[i]);
-    }
+    for (size_t i = 0; i < prompts; ++i)
+        for (int32_t number = 0; number < options_.best_of; ++number) {
+            const auto index = static_cast<int32_t>(choices_.size());
+            choices_.emplace_back(index, number, *model_->tokenizer, options_);
+            if (!request.echoes.empty()) choices_.back().fresh = request.echoes[i];
+        }
     metrics_.active_generations.fetch_add(1);
 }
 
 Generation::~Generation() {
     mailbox_->close();
     for (const Choice& choice : choices_)
-        if (choice.submitted && !choice.request_ended) model_->engine->cancel(choice.request);
+        if (choice.submitted && !choice.request_ended) model_->engine->cancel(choice.request, choice.number);
     if (running_ > 0) (metrics_.*reason_).fetch_add(running_);
     metrics_.active_generations.fetch_sub(1);
 }
@@ -121,29 +126,36 @@ api::Outcome<bool> Generation::submit(std::vector<std::vector<TokenId>> prompts,
         engine::Request request;
         request.prompt = std::move(prompts[i]);
         request.sampling = options_.sampling;
+        request.choices = options_.best_of;
+        if (options_.best_of > options_.n)  // what the best are chosen by
+            request.sampling.top_logprobs = std::max(request.sampling.top_logprobs, 0);
         request.tenant = tenant;
         request.sampling.seed = options_.seed.value_or(0);
         request.sampling.max_tokens = static_cast<int32_t>(std::min<int64_t>(
             options_.max_tokens.value_or(std::numeric_limits<int32_t>::max()), static_cast<int64_t>(room)));
+        request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
         usage_.prompt_tokens += static_cast<int64_t>(request.prompt.size());
         metrics_.request_prompt_tokens.record(static_cast<double>(request.prompt.size()));
         metrics_.request_params_max_tokens.record(request.sampling.max_tokens);
         metrics_.request_params_n.record(request.choices);
         engine::Listener listener;
-        listener.on_token = [box = mailbox_, i](int32_t, const engine::SampledToken& token) {
-            box->put({i, token});
+        const size_t first = i * static_cast<size_t>(options_.best_of);
+        listener.on_token = [box = mailbox_, first](int32_t choice, const engine::SampledToken& token) {
+            box->put({first + static_cast<size_t>(choice), token});
         };
-        listener.on_finish = [box = mailbox_, i](int32_t, const engine::Finish& finish) {
-            box->put({i, finish});
+        listener.on_finish = [box = mailbox_, first](int32_t choice, const engine::Finish& finish) {
+            box->put({first + static_cast<size_t>(choice), finish});
         };
         Result<engine::RequestId> id = model_->engine->submit(std::move(request), std::move(listener));
         if (!id) {
             running_ = 0;  // nobody gave up: the request was refused
             return api::from_error(id.error());
         }
-        choices_[i].request = *id;
-        choices_[i].submitted = true;
-        ++running_;
+        for (size_t choice = first; choice < first + static_cast<size_t>(options_.best_of); ++choice) {
+            choices_[choice].request = *id;
+            choices_[choice].submitted = true;
+            ++running_;
+        }
     }
     return true;
 }
@@ -198,16 +210,17 @@ void Generation::take_token(Choice& choice, const engine::SampledToken& token) {
     if (choice.text_ended) return;
     record_token_time(choice);
     ++choice.tokens;
+    choice.logprob += static_cast<double>(token.logprob);
     const size_t begin = choice.stream.decoded_bytes();
     const size_t offset = choice.stream.decoded_characters();
     choice.fresh += choice.stream.push(token.token);
-    if (options_.sampling.top_logprobs >= 0) {
+    if (wants_logprobs()) {
         choice.pending_logprobs.push_back({describe(token, offset), begin, choice.stream.decoded_bytes()});
         release_logprobs(choice, false);
     }
     if (choice.stream.stopped()) {
         end_text(choice, "stop");
-        model_->engine->cancel(choice.request);
+        model_->engine->cancel(choice.request, choice.number);
     }
 }
 
@@ -221,7 +234,7 @@ void Generation::take_finish(Choice& choice, const engine::Finish& finish) {
     }
     --running_;
     usage_.completion_tokens += choice.tokens;
-    usage_.cached_tokens += finish.cached_tokens;
+    if (choice.number == 0) usage_.cached_tokens += finish.cached_tokens;
     if (!choice.text_ended) {
         switch (finish.reason) {
             case engine::FinishReason::stop:
@@ -269,7 +282,7 @@ void Generation::flush(Choice& choice, std::string& events) {
     if (header_.dialect == api::Dialect::chat && !std::exchange(choice.role_sent, true))
         append_event(events, api::role_chunk(header_, choice.index, options_.include_usage));
     api::ChoiceDelta delta{.index = choice.index, .text = std::exchange(choice.fresh, {})};
-    if (options_.sampling.top_logprobs >= 0 && !choice.fresh_logprobs.empty())
+    if (wants_logprobs() && !choice.fresh_logprobs.empty())
         delta.logprobs = std::exchange(choice.fresh_logprobs, {});
     if (header_.dialect == api::Dialect::chat && ends && (!delta.text.empty() || delta.logprobs)) {
         append_event(events, api::delta_chunk(header_, delta, options_.include_usage));
@@ -291,16 +304,37 @@ void Generation::close(std::string& events) {
     append_event(events, "[DONE]");
 }
 
+// Of each prompt's choices the n with the highest log-probability per token, best first; all of them in their order if n
+// were drawn.
+std::vector<const Generation::Choice*> Generation::answers() const {
+    const auto drawn = static_cast<size_t>(options_.best_of), wanted = static_cast<size_t>(options_.n);
+    const auto score = [](const Choice& choice) {
+        return choice.tokens > 0 ? choice.logprob / static_cast<double>(choice.tokens)
+                                 : -std::numeric_limits<double>::infinity();
+    };
+    std::vector<const Choice*> result;
+    for (size_t first = 0; first < choices_.size(); first += drawn) {
+        std::vector<const Choice*> some;
+        for (size_t i = first; i < first + drawn; ++i) some.push_back(&choices_[i]);
+        if (drawn > wanted)
+            std::stable_sort(some.begin(), some.end(),
+                             [&](const Choice* a, const Choice* b) { return score(*a) > score(*b); });
+        result.insert(result.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(wanted));
+    }
+    return result;
+}
+
 HttpResponse Generation::response() const {
     if (error_) return error_response(*error_);
-    std::vector<api::ChoiceDelta> answers;
-    for (const Choice& choice : choices_) {
-        api::ChoiceDelta answer{
-            .index = choice.index, .text = choice.fresh, .finish_reason = choice.finish_reason};
-        if (options_.sampling.top_logprobs >= 0) answer.logprobs = choice.fresh_logprobs;
-        answers.push_back(std::move(answer));
+    std::vector<api::ChoiceDelta> deltas;
+    for (const Choice* choice : answers()) {
+        api::ChoiceDelta answer{.index = static_cast<int32_t>(deltas.size()),
+                                .text = choice->fresh,
+                                .finish_reason = choice->finish_reason};
+        if (wants_logprobs()) answer.logprobs = choice->fresh_logprobs;
+        deltas.push_back(std::move(answer));
     }
-    return {.body = api::response_body(header_, answers, usage_)};
+    return {.body = api::response_body(header_, deltas, usage_)};
 }
 
 }  // namespace deepinfer::server

@@ -1,6 +1,6 @@
 // One answer in the making: the engine requests behind it, and the text of their tokens.
 //
-// A Generation may have several choices (one per prompt of a Completions request). The engine's thread puts
+// A Generation may have several choices: options.best_of for each prompt of the request, one after the other. The engine's thread puts
 // tokens into a mailbox and wakes the connection; the connection polls. Destroying a Generation cancels what
 // still runs.
 //
@@ -62,7 +62,7 @@ class Generation {
     struct Mailbox;
     struct Choice;
 
-    Generation(std::shared_ptr<const ServedModel> model, GenerationRequest request, size_t choices,
+    Generation(std::shared_ptr<const ServedModel> model, GenerationRequest request, size_t prompts,
                Metrics& metrics, Wake wake);
     api::Outcome<bool> submit(std::vector<std::vector<TokenId>> prompts, std::string tenant);
     void take_token(Choice& choice, const engine::SampledToken& token);
@@ -72,6 +72,8 @@ class Generation {
     void record_token_time(Choice& choice);
     void flush(Choice& choice, std::string& events);
     void close(std::string& events);
+    std::vector<const Choice*> answers() const;
+    bool wants_logprobs() const { return options_.sampling.top_logprobs >= 0; }
     api::TokenLogprobs describe(const engine::SampledToken& token, size_t text_offset) const;
 
     std::shared_ptr<const ServedModel> model_;

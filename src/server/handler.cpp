@@ -269,9 +269,16 @@ Reply Handler::start(const std::shared_ptr<const ServedModel>& model, Generation
     request.header.model = model->name;
     request.max_backlog_tokens = options_.max_backlog_tokens;
     if (!request.options.seed) request.options.seed = random();
-    for (const TokenId id : request.options.sampling.stop_ids)
-        if (id >= model->engine->vocabulary_size())
-            return *check_tokens(request.options.sampling.stop_ids, *model, "stop_token_ids");
+    const engine::SamplingParams& sampling = request.options.sampling;
+    if (auto refused = check_tokens(sampling.stop_ids, *model, "stop_token_ids")) return *refused;
+    for (const engine::LogitBias& bias : sampling.logit_bias)
+        if (bias.token >= model->engine->vocabulary_size())
+            return error_response(api::bad_request("logit_bias",
+                                                   "'logit_bias' has token " + std::to_string(bias.token) +
+                                                       "; the vocabulary has the ids 0 to " +
+                                                       std::to_string(model->engine->vocabulary_size() - 1) +
+                                                       ".",
+                                                   "invalid_value"));
     api::Outcome<std::unique_ptr<Generation>> started =
         Generation::start(model, std::move(request), metrics_, std::move(wake));
     if (!started) {

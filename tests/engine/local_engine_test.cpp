@@ -87,8 +87,14 @@ class LocalEngineTest : public testing::Test {
         s.top_p = random() % 2 ? 1.0f : 0.8f;
         s.top_k = random() % 3 ? 0 : 20;
         s.min_p = random() % 4 ? 0.0f : 0.05f;
+        s.typical_p = random() % 6 ? 1.0f : 0.7f;
+        if (random() % 3 == 0) s.repetition_penalty = 1.3f;
+        if (random() % 3 == 0) s.frequency_penalty = 0.5f;
+        if (random() % 3 == 0) s.presence_penalty = -0.5f;
+        if (random() % 3 == 0) s.logit_bias = {{static_cast<TokenId>(random() % 512), 3.0f}};
         s.seed = random();
         s.top_logprobs = 0;
+        if (random() % 2) s.logprobs_mode = LogprobsMode::processed;
         return request;
     }
     Answer run_alone(const Request& request) {

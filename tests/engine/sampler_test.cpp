@@ -24,8 +24,9 @@ class SamplerTest : public testing::Test {
   protected:
     TokenId sample(const SamplingParams& params, int64_t position,
                    kernels::Isa isa = kernels::Isa::portable) {
-        Sampler sampler(kernels::kernel_table(isa), static_cast<int>(logits.size()));
-        auto token = sampler.sample(logits.data(), params, position);
+        Sampler sampler(kernels::kernel_table(isa), static_cast<int>(logits.size()), {});
+        std::vector<float> row = logits;
+        auto token = sampler.sample(row.data(), params, {}, position);
         EXPECT_TRUE(token.ok());
         return token->token;
     }
@@ -148,8 +149,9 @@ TEST_F(SamplerTest, LogprobsAreOfTheModelBeforeTemperature) {
     SamplingParams params;
     params.temperature = 0.3f;
     params.top_logprobs = 3;
-    Sampler sampler(kernels::kernel_table(kernels::supported_isas().back()), static_cast<int>(logits.size()));
-    const auto token = sampler.sample(logits.data(), params, 0);
+    Sampler sampler(kernels::kernel_table(kernels::supported_isas().back()), static_cast<int>(logits.size()),
+                    {});
+    const auto token = sampler.sample(logits.data(), params, {}, 0);
     ASSERT_TRUE(token.ok());
     const auto p = softmax(logits, 1);
     EXPECT_NEAR(token->logprob, std::log(p[static_cast<size_t>(token->token)]), 1e-5);
@@ -166,8 +168,8 @@ TEST_F(SamplerTest, LogitsThatAreNotNumbersAreAnError) {
         for (float temperature : {0.0f, 1.0f}) {
             SamplingParams params;
             params.temperature = temperature;
-            Sampler sampler(kernels::kernel_table(kernels::supported_isas().back()), 16);
-            EXPECT_FALSE(sampler.sample(logits.data(), params, 0).ok());
+            Sampler sampler(kernels::kernel_table(kernels::supported_isas().back()), 16, {});
+            EXPECT_FALSE(sampler.sample(logits.data(), params, {}, 0).ok());
         }
     }
 }
@@ -188,6 +190,22 @@ TEST_F(SamplerTest, ParametersOutOfRangeAreNamed) {
     refused([](auto& p) { p.top_p = 1.5f; }, "top_p");
     refused([](auto& p) { p.top_k = -1; }, "top_k");
     refused([](auto& p) { p.min_p = NAN; }, "min_p");
+    refused([](auto& p) { p.typical_p = 0; }, "typical_p");
+    refused([](auto& p) { p.typical_p = NAN; }, "typical_p");
+    refused([](auto& p) { p.repetition_penalty = 0; }, "repetition_penalty");
+    refused([](auto& p) { p.repetition_penalty = NAN; }, "repetition_penalty");
+    refused([](auto& p) { p.repetition_penalty = 17; }, "repetition_penalty");
+    refused([](auto& p) { p.frequency_penalty = 2.1f; }, "frequency_penalty");
+    refused([](auto& p) { p.presence_penalty = -2.1f; }, "presence_penalty");
+    refused([](auto& p) { p.presence_penalty = NAN; }, "presence_penalty");
+    refused([](auto& p) { p.logit_bias = {{100, 1}}; }, "logit_bias token id 100");
+    refused([](auto& p) { p.logit_bias = {{5, 1}, {-1, 1}}; }, "logit_bias token id -1");
+    refused([](auto& p) { p.logit_bias = {{5, 101}}; }, "token 5");
+    refused([](auto& p) { p.logit_bias = {{5, NAN}}; }, "token 5");
+    refused([](auto& p) { p.logit_bias = {{5, 1}, {6, 1}, {5, 2}}; }, "token 5 twice");
+    refused([](auto& p) { p.logit_bias.resize(max_logit_biases + 1, {1, 1}); }, "1025 tokens");
+    refused([](auto& p) { p.min_tokens = -1; }, "min_tokens");
+    refused([](auto& p) { p.min_tokens = 17; }, "max_tokens, which is 16");
     refused([](auto& p) { p.max_tokens = 0; }, "max_tokens");
     refused([](auto& p) { p.top_logprobs = 21; }, "top_logprobs");
     refused([](auto& p) { p.stop_ids = {3, 100}; }, "100");

@@ -93,6 +93,13 @@ Request random_request(std::mt19937& random, int32_t pool_tokens) {
     s.temperature = below(3) == 0 ? 0.0f : 0.5f + static_cast<float>(below(100)) / 100.0f;
     s.top_p = below(2) ? 1.0f : 0.8f;
     s.top_k = below(3) ? 0 : 20;
+    s.typical_p = below(6) ? 1.0f : 0.7f;
+    if (below(3) == 0) s.repetition_penalty = 1.3f;
+    if (below(3) == 0) s.frequency_penalty = 0.5f;
+    if (below(3) == 0) s.presence_penalty = -0.5f;
+    if (below(3) == 0) s.logit_bias = {{below(64), 3.0f}};
+    if (below(3) == 0) s.min_tokens = below(s.max_tokens + 1);
+    if (below(2)) s.logprobs_mode = LogprobsMode::processed;
     s.seed = random();
     s.top_logprobs = 0;
     s.ignore_eos = below(3) == 0;

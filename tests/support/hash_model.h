@@ -53,10 +53,12 @@ class HashModel final : public models::Model {
     };
     Answer answer(const engine::Request& request, int32_t choice,
                   const std::vector<TokenId>& end_of_generation, int32_t context) const {
-        engine::Sampler sampler(kernels::kernel_table(kernels::Isa::portable), info_.vocabulary);
+        engine::Sampler sampler(kernels::kernel_table(kernels::Isa::portable), info_.vocabulary,
+                                end_of_generation);
         engine::SamplingParams params = request.sampling;
         params.seed = engine::choice_seed(params.seed, choice);
         std::vector<TokenId> tokens = request.prompt;
+        engine::TokenHistory history(params, tokens, info_.vocabulary);
         uint64_t hash = 0;
         for (TokenId token : tokens) hash = mix(hash, static_cast<uint64_t>(token));
         std::vector<float> logits(static_cast<size_t>(info_.vocabulary));
@@ -64,8 +66,10 @@ class HashModel final : public models::Model {
         while (static_cast<int32_t>(result.tokens.size()) < params.max_tokens &&
                static_cast<int32_t>(tokens.size()) < context) {
             write_logits(hash, logits.data());
-            auto sampled = sampler.sample(logits.data(), params, static_cast<int64_t>(tokens.size()));
+            auto sampled =
+                sampler.sample(logits.data(), params, history, static_cast<int64_t>(tokens.size()));
             const TokenId token = sampled->token;
+            history.add(token);
             tokens.push_back(token);
             hash = mix(hash, static_cast<uint64_t>(token));
             const auto in = [token](const std::vector<TokenId>& ids) {

@@ -23,7 +23,9 @@ class ScriptedEngine : public engine::Engine {
         std::chrono::milliseconds prefill{0};
         std::chrono::milliseconds per_token{0};
         int32_t cached_tokens = 0;
+        float logprob = -0.5f;  // of every token
     };
+    // Called for each choice, with its seed.
     using Script = std::function<Answer(const engine::Request&)>;
 
     struct Options {
@@ -57,24 +59,32 @@ class ScriptedEngine : public engine::Engine {
             return Error{ErrorCode::resource_exhausted, "the queue is full"};
         }
         const engine::RequestId id = next_id_++;
-        Job job{id, std::move(request), std::move(listener), {}, 0, Clock::now()};
-        job.answer = script_(job.request);
-        waiting_.push_back(std::move(job));
+        for (int32_t choice = 0; choice < request.choices; ++choice) {
+            Job job{id, choice, request, listener, {}, 0, Clock::now()};
+            job.request.sampling.seed = engine::choice_seed(request.sampling.seed, choice);
+            job.answer = script_(job.request);
+            waiting_.push_back(std::move(job));
+        }
         changed_.notify_all();
         return id;
     }
 
     void cancel(engine::RequestId id) override {
         const std::lock_guard lock(mutex_);
-        cancelled_.insert(id);
+        for (int32_t choice = 0; choice < engine::max_choices; ++choice) cancelled_.insert({id, choice});
         changed_.notify_all();
     }
 
-    void cancel(engine::RequestId id, int32_t) override { cancel(id); }
+    void cancel(engine::RequestId id, int32_t choice) override {
+        const std::lock_guard lock(mutex_);
+        cancelled_.insert({id, choice});
+        changed_.notify_all();
+    }
 
     void cancel_all() override {
         const std::lock_guard lock(mutex_);
-        for (engine::RequestId id = 1; id < next_id_; ++id) cancelled_.insert(id);
+        for (const auto* jobs : {&waiting_, &running_})
+            for (const Job& job : *jobs) cancelled_.insert({job.id, job.choice});
         changed_.notify_all();
     }
 
@@ -99,6 +109,7 @@ class ScriptedEngine : public engine::Engine {
     using Clock = std::chrono::steady_clock;
     struct Job {
         engine::RequestId id;
+        int32_t choice;
         engine::Request request;
         engine::Listener listener;
         Answer answer;
@@ -126,7 +137,7 @@ class ScriptedEngine : public engine::Engine {
 
     void step(std::vector<std::function<void()>>& calls) {
         for (auto job = waiting_.begin(); job != waiting_.end();) {
-            if (stopping_ || cancelled_.contains(job->id)) {
+            if (stopping_ || cancelled_.contains({job->id, job->choice})) {
                 finish(*job, engine::FinishReason::cancelled, calls);
                 job = waiting_.erase(job);
             } else if (running_.size() < options_.max_running) {
@@ -140,7 +151,7 @@ class ScriptedEngine : public engine::Engine {
         }
         const Clock::time_point now = Clock::now();
         for (auto job = running_.begin(); job != running_.end();) {
-            if (stopping_ || cancelled_.contains(job->id)) {
+            if (stopping_ || cancelled_.contains({job->id, job->choice})) {
                 finish(*job, engine::FinishReason::cancelled, calls);
                 job = running_.erase(job);
                 continue;
@@ -158,13 +169,15 @@ class ScriptedEngine : public engine::Engine {
             engine::SampledToken token;
             token.token = job->answer.tokens[job->played++];
             if (job->request.sampling.top_logprobs >= 0) {
-                token.logprob = -0.5f;
+                token.logprob = job->answer.logprob;
                 for (int32_t i = 0; i < job->request.sampling.top_logprobs; ++i)
-                    token.top_logprobs.push_back(
-                        {(token.token + i) % options_.vocabulary_size, -0.5f - static_cast<float>(i)});
+                    token.top_logprobs.push_back({(token.token + i) % options_.vocabulary_size,
+                                                  job->answer.logprob - static_cast<float>(i)});
             }
             ++stats_.generated_tokens_total;
-            calls.push_back([listener = job->listener, token] { listener.on_token(0, token); });
+            calls.push_back([listener = job->listener, choice = job->choice, token] {
+                listener.on_token(choice, token);
+            });
             job->next = now + job->answer.per_token;
             ++job;
         }
@@ -190,8 +203,9 @@ class ScriptedEngine : public engine::Engine {
                 ++stats_.failed_total;
                 break;
         }
-        cancelled_.erase(job.id);
-        calls.push_back([listener = job.listener, end] { listener.on_finish(0, end); });
+        cancelled_.erase({job.id, job.choice});
+        calls.push_back(
+            [listener = job.listener, choice = job.choice, end] { listener.on_finish(choice, end); });
     }
 
     const Options options_;
@@ -201,7 +215,7 @@ class ScriptedEngine : public engine::Engine {
     bool stopping_ = false;
     engine::RequestId next_id_ = 1;
     std::deque<Job> waiting_, running_;
-    std::set<engine::RequestId> cancelled_;
+    std::set<std::pair<engine::RequestId, int32_t>> cancelled_;
     engine::EngineStats stats_;
     engine::Request last_request_;
     std::thread thread_;
