@@ -12,6 +12,7 @@
 #include "base/quote.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
+#include "cli/sampling_options.h"
 #include "recipe/chat_format.h"
 #include "recipe/text_stream.h"
 
@@ -180,17 +181,7 @@ void add_chat_command(CLI::App& app, ExitStatus& exit) {
     CLI::App* command = app.add_subcommand("chat", "Talk to a model in the terminal");
     add_engine_options(*command, options->load);
     command->add_option("--system", options->system, "system message");
-    command->add_option("--max-tokens", options->sampling.max_tokens, "tokens of an answer at most")
-        ->check(CLI::Range(1, 1 << 24))
-        ->capture_default_str();
-    command->add_option("--temperature", options->sampling.temperature, "0 is greedy")
-        ->check(CLI::Range(0.0, 100.0))
-        ->capture_default_str();
-    command->add_option("--top-p", options->sampling.top_p, "nucleus of this mass")
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
-    command->add_option("--seed", options->sampling.seed, "same seed and same questions, same answers")
-        ->check(unsigned_number());
+    add_sampling_options(*command, options->sampling);
     command->callback([options, &exit] {
         options->load.max_running = 1;
         if (Status status = run(*options); !status) {

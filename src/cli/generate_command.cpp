@@ -6,11 +6,13 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <mutex>
 
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
+#include "cli/sampling_options.h"
 #include "recipe/raw_prompt.h"
 
 namespace deepinfer::cli {
@@ -115,19 +117,7 @@ void add_generate_command(CLI::App& app, ExitStatus& exit) {
     auto* file = command->add_option("--prompt-file", options->prompt_file,
                                      "file that holds the prompt; - reads standard input");
     prompt->excludes(file);
-    command->add_option("--max-tokens", options->sampling.max_tokens, "tokens to generate at most")
-        ->check(CLI::Range(1, 1 << 24))
-        ->capture_default_str();
-    command->add_option("--temperature", options->sampling.temperature, "0 is greedy")
-        ->check(CLI::Range(0.0, 100.0))
-        ->capture_default_str();
-    command->add_option("--top-p", options->sampling.top_p, "nucleus of this mass")
-        ->check(CLI::Range(0.0, 1.0));
-    command->add_option("--top-k", options->sampling.top_k, "most likely tokens to choose from (0: all)")
-        ->check(CLI::Range(0, 1 << 24));
-    command->add_option("--min-p", options->sampling.min_p, "share of the best token's probability to keep")
-        ->check(CLI::Range(0.0, 1.0));
-    command->add_option("--seed", options->sampling.seed, "same seed, same text")->check(unsigned_number());
+    add_sampling_options(*command, options->sampling);
     command->add_flag("--ignore-eos", options->sampling.ignore_eos, "do not stop at the end-of-text token");
     command->add_flag("--special", options->special,
                       "spellings of special tokens in the prompt become those tokens");
@@ -138,6 +128,13 @@ void add_generate_command(CLI::App& app, ExitStatus& exit) {
         ->add_option("--logprobs", options->sampling.top_logprobs,
                      "report log-probabilities (0: of the chosen tokens)")
         ->check(CLI::Range(0, engine::max_top_logprobs));
+    const std::map<std::string, engine::LogprobsMode> modes{{"raw", engine::LogprobsMode::raw},
+                                                            {"processed", engine::LogprobsMode::processed}};
+    command
+        ->add_option("--logprobs-mode", options->sampling.logprobs_mode,
+                     "raw: of the model's distribution; processed: of the one that is drawn from")
+        ->transform(CLI::CheckedTransformer(modes))
+        ->needs("--logprobs");
     command->add_flag("--json", options->json, "one JSON object instead of text");
     command->callback([options, prompt, file, &exit] {
         if (prompt->count() + file->count() == 0) throw CLI::RequiredError("--prompt or --prompt-file");

@@ -167,6 +167,46 @@ class TestCompletions:
         assert logprobs.text_offset[0] == 0
 
 
+class TestSampling:
+    options = dict(prompt="Once upon a time", max_tokens=12, seed=5)
+
+    def test_n_shares_the_prompt(self, client, model):
+        one = client.completions.create(model=model, **self.options)
+        three = client.completions.create(model=model, n=3, **self.options)
+        assert [choice.index for choice in three.choices] == [0, 1, 2]
+        assert three.choices[0].text == one.choices[0].text
+        assert len({choice.text for choice in three.choices}) == 3
+        assert three.usage.prompt_tokens == one.usage.prompt_tokens
+
+    def test_best_of(self, client, model):
+        options = dict(self.options, logprobs=0)
+        drawn = client.completions.create(model=model, n=4, **options).choices
+        best = client.completions.create(model=model, n=1, best_of=4, **options).choices
+        means = [sum(choice.logprobs.token_logprobs) / len(choice.logprobs.token_logprobs) for choice in drawn]
+        assert [choice.text for choice in best] == [drawn[means.index(max(means))].text]
+
+    def test_logit_bias(self, client, model, base_url):
+        greedy = dict(self.options, temperature=0)
+        text = client.completions.create(model=model, **greedy).choices[0].text
+        token = client.post("../tokenize", body={"prompt": "the", "add_special_tokens": False},
+                            cast_to=object)["tokens"][0]
+        forced = client.completions.create(model=model, logit_bias={str(token): 100}, **greedy).choices[0].text
+        assert forced != text and forced.replace("the", "") == ""
+        assert client.completions.create(model=model, logit_bias={str(token): -100}, **greedy).choices[0].text
+
+    def test_penalties(self, client, model):
+        greedy = dict(self.options, temperature=0, prompt="la la la la la la la", max_tokens=24)
+        plain = client.completions.create(model=model, **greedy).choices[0].text
+        for penalty in [dict(presence_penalty=2), dict(frequency_penalty=2),
+                        dict(extra_body={"repetition_penalty": 1.5})]:
+            assert client.completions.create(model=model, **greedy, **penalty).choices[0].text != plain, penalty
+
+    def test_processed_logprobs(self, client, model):
+        answer = client.completions.create(model=model, logprobs=3, **self.options,
+                                           extra_body={"top_k": 1, "logprobs_mode": "processed_logprobs"})
+        assert answer.choices[0].logprobs.token_logprobs == [0.0] * 12
+
+
 class TestModels:
     def test_list_and_retrieve(self, client, model):
         assert [m.id for m in client.models.list()] == [model]
@@ -183,7 +223,6 @@ class TestErrors:
         assert "between 0 and 2" in caught.value.message
 
     @pytest.mark.parametrize("field, value", [
-        ("n", 2), ("presence_penalty", 1), ("frequency_penalty", 1), ("logit_bias", {"1": 5}),
         ("response_format", {"type": "json_object"}), ("reasoning_effort", "low"), ("store", True),
         ("tools", [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}])])
     def test_unsupported_is_refused_by_name(self, client, model, field, value):
