@@ -184,6 +184,7 @@ void add_chat_command(CLI::App& app, ExitStatus& exit) {
     add_sampling_options(*command, options->sampling);
     command->callback([options, &exit] {
         options->load.max_running = 1;
+        options->load.no_async = true;  // one answer: handing steps over costs more than it hides
         if (Status status = run(*options); !status) {
             std::fprintf(stderr, "deepinfer chat: %s\n", status.error().message.c_str());
             exit.code = 1;

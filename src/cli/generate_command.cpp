@@ -140,6 +140,7 @@ void add_generate_command(CLI::App& app, ExitStatus& exit) {
         if (prompt->count() + file->count() == 0) throw CLI::RequiredError("--prompt or --prompt-file");
         options->load.compute = options->compute == "f32" ? kernels::Compute::f32 : kernels::Compute::serve;
         options->load.max_running = 1;
+        options->load.no_async = true;  // one answer: handing steps over costs more than it hides
         options->load.quiet = options->json;
         if (Status status = run(*options); !status) {
             std::fprintf(stderr, "deepinfer generate: %s\n", status.error().message.c_str());
