@@ -76,10 +76,14 @@ TEST(Load, AThousandStreamsOfWhichHalfDisconnectLeaveNothingBehind) {
     options.limits.max_running = 200;
     HashServer served(400, options, 1ms);
     std::mt19937 random(3);
-    constexpr int warm_up = 15;  // until the allocator has all that it will ever need
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    constexpr int warm_up = 2, rounds = 3;  // they keep freed memory, and are slow
+#else
+    constexpr int warm_up = 15, rounds = 10;  // until the allocator has all that it will ever need
+#endif
     size_t files_before = 0, threads_before = 0, answered = 0;
     std::vector<size_t> memory_before, memory_after;
-    for (int round = 0; round <= warm_up + 10; ++round) {
+    for (int round = 0; round <= warm_up + rounds; ++round) {
         std::vector<std::unique_ptr<Client>> clients;
         for (int i = 0; i < 1000; ++i) {
             clients.push_back(std::make_unique<Client>(served.server->port()));
@@ -103,7 +107,7 @@ TEST(Load, AThousandStreamsOfWhichHalfDisconnectLeaveNothingBehind) {
         if (round <= warm_up) files_before = open_files(), threads_before = threads();
         (round <= warm_up ? memory_before : memory_after).push_back(resident_bytes());
     }
-    EXPECT_GT(answered, 3000u);
+    EXPECT_GT(answered, 1000u);
     EXPECT_EQ(open_files(), files_before);
     EXPECT_EQ(threads(), threads_before);
     const double growth =
@@ -111,7 +115,7 @@ TEST(Load, AThousandStreamsOfWhichHalfDisconnectLeaveNothingBehind) {
             static_cast<double>(*std::max_element(memory_before.end() - 3, memory_before.end())) -
         1;
     std::printf("%zu answers; memory grew by %.2f %% in ten rounds\n", answered, growth * 100);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     EXPECT_LT(growth, 0.05);  // -0.5 to 3.6 % was seen: the allocator; a request that stays would be more
 #endif
 }
