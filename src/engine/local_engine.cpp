@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/mailbox.h"
+#include "engine/request_check.h"
 #include "engine/sequence.h"
 #include "engine/step_runner.h"
 #include "engine/tenants.h"
@@ -68,7 +69,6 @@ class LocalEngine final : public Engine {
         std::vector<kv::BlockId> blocks;
     };
 
-    Status check(const Request& request) const;
     void run();
     void receive(bool wait);
     bool plan_step();
@@ -145,35 +145,10 @@ LocalEngine::LocalEngine(models::Model& model, kv::BlockPool& blocks, ThreadPool
     thread_ = std::thread([this] { run(); });
 }
 
-Status LocalEngine::check(const Request& request) const {
-    const auto bad = [](std::string message) {
-        return Error{ErrorCode::invalid_argument, std::move(message)};
-    };
-    const int32_t vocabulary = model_.info().vocabulary;
-    if (request.prompt.empty()) return bad("the prompt is empty: at least one token is needed");
-    for (TokenId token : request.prompt)
-        if (token < 0 || token >= vocabulary)
-            return bad("prompt token " + std::to_string(token) + " is not in the vocabulary of " +
-                       std::to_string(vocabulary) + " tokens");
-    if (Status status = engine::check(request.sampling, vocabulary); !status) return status;
-    const auto prompt = static_cast<int64_t>(request.prompt.size());
-    if (prompt >= context_length_)
-        return bad("the prompt has " + std::to_string(prompt) + " tokens; the context holds " +
-                   std::to_string(context_length_) + ", and at least one must be left for the answer");
-    if (request.choices < 1 || request.choices > std::min(max_choices, options_.limits.max_running))
-        return bad("choices must be from 1 to " +
-                   std::to_string(std::min(max_choices, options_.limits.max_running)) + ", not " +
-                   std::to_string(request.choices));
-    const int64_t needed = (prompt + 1 + kv::block_tokens - 1) / kv::block_tokens + request.choices - 1;
-    if (request.choices > 1 && needed > blocks_.total())
-        return bad(std::to_string(request.choices) + " choices of a prompt of " + std::to_string(prompt) +
-                   " tokens need " + std::to_string(needed) + " blocks of KV cache; there are " +
-                   std::to_string(blocks_.total()));
-    return {};
-}
-
 Result<RequestId> LocalEngine::submit(Request request, Listener listener) {
-    if (Status status = check(request); !status) return status.error();
+    const RequestLimits limits{model_.info().vocabulary, context_length_, options_.limits.max_running,
+                               blocks_.total()};
+    if (Status status = check(request, limits); !status) return status.error();
     return mailbox_.submit(std::move(request), std::move(listener));
 }
 
