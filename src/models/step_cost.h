@@ -1,5 +1,5 @@
 // What a step costs in operations and bytes, counted from the model's description: the same numbers as counting what the
-// kernels are asked for (tests/models/step_cost_test.cpp does that). How long that takes is another question:
+// kernels are asked for (tests/engine/cost_model_test.cpp does that). How long that takes is another question:
 // engine/cost_model.h.
 //
 // Not counted, because they go with the rows or the weights: norms, gates, rotations, the embedding's rows, sampling.

@@ -1,7 +1,7 @@
 // Matrix product for the K-quants (super-blocks of 256) and int8 activations with one scale per 256.
 //
 //   per super-block, in increasing order:
-//     S   = sum over sub-blocks of scale_s * dot_s      exact int32 (|S| < 2^26), so its inner order is free
+//     S   = sum over sub-blocks of scale_s * dot_s      exact int32 (|S| < 2^27), so its inner order is free
 //     acc = fma(float(S), d * dx, acc)
 //     Q2_K, Q4_K, Q5_K:  Z = sum of min_s * sum_s (exact);   acc = fnma(float(Z), dmin * dx, acc)
 // Weights are unpacked in registers. Q2_K and Q3_K with many rows have a second path with equal results
