@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
@@ -21,7 +22,7 @@ TEST(ThreadPool, EveryPieceIsDoneOnceWhateverTheNumberOfThreads) {
                     ASSERT_LT(thread, threads);
                     for (int i = begin; i < end; ++i) ++done[static_cast<size_t>(i)];
                 });
-                ASSERT_EQ(std::accumulate(done.begin(), done.end(), 0), count);
+                ASSERT_EQ(std::count(done.begin(), done.end(), 1), count);
             }
         }
     }
