@@ -30,6 +30,7 @@ struct SampledToken {
     TokenId token = -1;
     float logprob = 0.0f;                    // valid if top_logprobs >= 0
     std::vector<TokenLogprob> top_logprobs;  // most likely first, ties by lower id
+    int32_t rank = 0;                        // among all by likelihood, from 1; of prompt tokens only
 };
 
 enum class FinishReason {
@@ -56,6 +57,9 @@ struct Finish {
 struct Listener {
     std::function<void(int32_t choice, const SampledToken&)> on_token;
     std::function<void(int32_t choice, const Finish&)> on_finish;
+    // With SamplingParams::prompt_logprobs: of the prompt's tokens from the second on, all at once, before the first token
+    // of any choice. Not if the request (or its first choice) ends before.
+    std::function<void(std::vector<SampledToken>)> on_prompt = nullptr;
 };
 
 using Clock = std::chrono::steady_clock;

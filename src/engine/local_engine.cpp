@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/mailbox.h"
+#include "engine/prompt_scores.h"
 #include "engine/request_check.h"
 #include "engine/sequence.h"
 #include "engine/step_runner.h"
@@ -51,6 +52,7 @@ class LocalEngine final : public Engine {
         struct Rows {
             SequencePtr sequence;
             Chunk chunk;
+            int32_t scores = 0;
         };
         uint64_t id = 0;
         std::vector<Rows> rows;
@@ -81,7 +83,7 @@ class LocalEngine final : public Engine {
     void sample(const SequencePtr& s, int32_t logits, StepInputs& inputs, Flight& flight);
     Clock::time_point latest_planning() const;
     StepResult wait_for_step();
-    void process(const StepResult& result);
+    void process(StepResult result);
     void measure(const Flight& flight, const StepResult& result);
     void deliver(Sequence& s, const Result<SampledToken>& sampled);
     void finish(Sequence& s, FinishReason reason, TokenId stop_token = -1, Error error = {});
@@ -162,7 +164,7 @@ void LocalEngine::run() {
         if (mailbox_.stopping()) break;
         // Who comes while a step is computed may still join the next: it is planned as late as is safe.
         if (flights_.size() == 1 && lane_)
-            if (const auto result = lane_->wait(latest_planning())) process(*result);
+            if (auto result = lane_->wait(latest_planning())) process(std::move(*result));
         receive(false);
         const bool started = flights_.size() < (lane_ ? 2u : 1u) && plan_step();
         if (!flights_.empty() && (!started || flights_.size() > 1 || !lane_)) process(wait_for_step());
@@ -236,6 +238,8 @@ SequenceView LocalEngine::view(const Sequence& s) const {
     v.pending = s.pending > 0;
     v.complete = s.generated() + s.pending >= s.sampling->max_tokens || s.length() >= context_length_;
     v.choices = s.choices;
+    v.all_logits = wants_scores(s);
+    if (v.all_logits) v.max_rows = most_scored_rows;
     v.tenant = s.tenant;
     v.priority = s.priority;
     v.arrival = seconds(s.arrival.time_since_epoch());
@@ -338,7 +342,8 @@ void LocalEngine::build(const Plan& decision, std::span<const SequencePtr> chose
         inputs.tables.insert(inputs.tables.end(), s->blocks.begin(), s->blocks.end());
         batch.sequences.push_back(
             {first, rows, s->computed, std::span(inputs.tables).subspan(table, s->blocks.size())});
-        flight.rows.push_back({s, {rows, s->computed, end == s->length() ? 1 : 0}});
+        const int32_t scores = add_scores(*s, first, rows, inputs);
+        flight.rows.push_back({s, {rows, s->computed, scores + (end == s->length() ? 1 : 0)}, scores});
         s->computed = end;
         s->last_step = inputs.id;
         s->last_sample = -1;
@@ -375,6 +380,8 @@ void LocalEngine::fork(const SequencePtr& parent, int32_t logits, StepInputs& in
         s->choices = 1;
         s->pending = 0;
         s->counted = s->prompt_tokens;
+        s->scores_told = true;  // the parent tells
+        s->scores.clear();
         s->blocks.resize(static_cast<size_t>(full));
         for (kv::BlockId block : s->blocks) blocks_.retain(block);
         s->tails.clear();
@@ -396,14 +403,15 @@ StepResult LocalEngine::wait_for_step() {
     return result;
 }
 
-void LocalEngine::process(const StepResult& result) {
+void LocalEngine::process(StepResult result) {
     const Clock::time_point begin = Clock::now();
     const Flight flight = std::move(flights_.front());
     flights_.pop_front();
     assert(flight.id == result.id);
     done_step_ = result.id;
     if (!result.skipped && !result.failure) measure(flight, result);
-    for (const auto& [s, chunk] : flight.rows) {
+    std::span<Result<SampledToken>> scores(result.scores);
+    for (const auto& [s, chunk, scored] : flight.rows) {
         const int32_t computed = std::max(chunk.position, s->counted),
                       prompt_rows =
                           std::clamp(s->prompt_tokens - computed, 0, chunk.position + chunk.rows - computed);
@@ -411,6 +419,10 @@ void LocalEngine::process(const StepResult& result) {
         counters_.prompt_tokens_total += static_cast<uint64_t>(prompt_rows);
         if (s->over && !result.skipped) counters_.wasted_rows_total += static_cast<uint64_t>(chunk.rows);
         if (result.failure && !s->over) finish(*s, FinishReason::error, -1, *result.failure);
+        if (result.failure || result.skipped) continue;
+        if (Status status = take_scores(*s, scores.first(static_cast<size_t>(scored))); !status)
+            finish(*s, FinishReason::error, -1, status.error());
+        scores = scores.subspan(static_cast<size_t>(scored));
     }
     for (size_t i = 0; i < flight.samples.size(); ++i) {
         Sequence& s = *flight.samples[i];

@@ -83,6 +83,9 @@ Result<SampledToken> Sampler::score(const float* logits, TokenId token, int32_t 
     result.token = token;
     result.logprob = logits[token] - normaliser;
     result.top_logprobs = most_likely(logits, top, normaliser);
+    result.rank = 1;
+    for (TokenId id = 0; id < vocabulary_; ++id)
+        result.rank += logits[id] > logits[token] || (logits[id] == logits[token] && id < token);
     return result;
 }
 

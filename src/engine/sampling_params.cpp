@@ -54,6 +54,8 @@ Status check(const SamplingParams& p, int32_t vocabulary) {
         return bad("min_tokens must be from 0 to max_tokens, which is " + std::to_string(p.max_tokens));
     if (p.top_logprobs < -1 || p.top_logprobs > max_top_logprobs)
         return bad("top_logprobs must be from 0 to " + std::to_string(max_top_logprobs));
+    if (p.prompt_logprobs < -1 || p.prompt_logprobs > max_top_logprobs)
+        return bad("prompt_logprobs must be from 0 to " + std::to_string(max_top_logprobs));
     for (TokenId id : p.stop_ids)
         if (Status status = check_token("stop", id, vocabulary); !status) return status;
     return {};

@@ -41,6 +41,8 @@ struct SamplingParams {
     // -1: none; 0: of the sampled token; n: and of the n most likely (<= max_top_logprobs; fewer if fewer are possible)
     int32_t top_logprobs = -1;
     LogprobsMode logprobs_mode = LogprobsMode::raw;
+    int32_t prompt_logprobs =
+        -1;  // as top_logprobs, of the prompt's tokens and always raw; see Listener::on_prompt
 
     bool penalises() const {
         return repetition_penalty != 1.0f || frequency_penalty != 0.0f || presence_penalty != 0.0f;

@@ -36,7 +36,11 @@ struct Sequence {
     Clock::time_point waiting_since;  // when rows of it were planned last, else the arrival
     int32_t skipped = 0;
     TokenHistory history;  // of the tokens drawn so far, also those that are not known here yet
-    bool over = false;     // the listener has been told
+    int32_t scored =
+        0;  // the prompt's tokens after the first that have log-probabilities, or will by steps in flight
+    std::vector<SampledToken> scores;  // of these, as far as they are known
+    bool scores_told = false;
+    bool over = false;  // the listener has been told
 
     int32_t known() const { return static_cast<int32_t>(tokens.size()); }
     int32_t length() const { return known() + pending; }

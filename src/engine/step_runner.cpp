@@ -51,6 +51,7 @@ StepResult StepRunner::run(StepInputs& inputs) {
         }
     } catch (const std::exception& e) {  // out of memory: the requests of the step fail, the engine lives on
         result.samples.clear();
+        result.scores.clear();
         result.failure = Error{ErrorCode::internal, std::string("the step failed: ") + e.what()};
         drawn_.clear();
     }
@@ -63,18 +64,24 @@ StepResult StepRunner::run(StepInputs& inputs) {
 }
 
 void StepRunner::compute(StepInputs& inputs, StepResult& result) {
-    const auto vocabulary = static_cast<size_t>(model_.info().vocabulary);
-    const size_t wanted = inputs.batch.logit_rows.size() * vocabulary;
+    const size_t wanted = inputs.batch.logit_rows.size() * vocabulary();
     if (logits_.size() < wanted) logits_.resize(wanted);
     model_.forward(inputs.batch, blocks_, logits_.data());
     for (const auto& [from, to] : inputs.copies)
         std::memcpy(blocks_.data(to), blocks_.data(from), blocks_.layout().block_bytes);
-    const auto count = inputs.samples.size();
-    std::vector<std::optional<Result<SampledToken>>> sampled(count);
-    pool_.for_each(static_cast<int>(count), 1, [&](int begin, int end, int thread) {
-        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-            sampled[i] = sample(inputs, i, static_cast<size_t>(thread));
+    const size_t count = inputs.samples.size(), all = count + inputs.scores.size();
+    std::vector<std::optional<Result<SampledToken>>> sampled(all);
+    pool_.for_each(static_cast<int>(all), 1, [&](int begin, int end, int thread) {
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+            if (i < count) {
+                sampled[i] = sample(inputs, i, static_cast<size_t>(thread));
+            } else {
+                const StepInputs::Score& s = inputs.scores[i - count];
+                sampled[i] = samplers_[static_cast<size_t>(thread)].score(row(s.logits), s.token, s.top);
+            }
+        }
     });
+    for (size_t i = count; i < all; ++i) result.scores.push_back(std::move(*sampled[i]));
     drawn_.assign(count, {});
     for (size_t i = 0; i < count; ++i) {
         if (*sampled[i]) {
@@ -89,17 +96,16 @@ void StepRunner::compute(StepInputs& inputs, StepResult& result) {
 
 Result<SampledToken> StepRunner::sample(const StepInputs& inputs, size_t index, size_t thread) {
     const StepInputs::Sample& s = inputs.samples[index];
-    const auto vocabulary = static_cast<size_t>(model_.info().vocabulary);
-    float* row = logits_.data() + static_cast<size_t>(s.logits) * vocabulary;
+    float* logits = row(s.logits);
     const auto same_row = [&](size_t other) {
         return other < inputs.samples.size() && inputs.samples[other].logits == s.logits;
     };
     // Choices that start from one row stand side by side, and other threads may be reading it.
     if (s.params->changes_logits() && (same_row(index - 1) || same_row(index + 1))) {
-        own_rows_[thread].assign(row, row + vocabulary);
-        row = own_rows_[thread].data();
+        own_rows_[thread].assign(logits, logits + vocabulary());
+        logits = own_rows_[thread].data();
     }
-    Result<SampledToken> sampled = samplers_[thread].sample(row, *s.params, *s.history, s.position);
+    Result<SampledToken> sampled = samplers_[thread].sample(logits, *s.params, *s.history, s.position);
     if (sampled) s.history->add(sampled->token);
     return sampled;
 }

@@ -31,6 +31,11 @@ struct StepInputs {
         TokenHistory* history = nullptr;  // gets the token that is drawn; outlives the step
         int64_t position = 0;             // of the token to be drawn
     };
+    struct Score {
+        int32_t logits = 0;  // index into batch.logit_rows
+        TokenId token = -1;  // whose log-probability is wanted
+        int32_t top = 0;     // and of how many most likely ones
+    };
     struct Copy {
         kv::BlockId from = 0, to = 0;  // after the computation
     };
@@ -39,13 +44,14 @@ struct StepInputs {
     std::vector<kv::BlockId> tables;  // what batch.sequences[].blocks point into
     std::vector<Carried> carried;
     std::vector<Sample> samples;
+    std::vector<Score> scores;
     std::vector<Copy> copies;
     double predicted = 0;  // seconds
 };
 
 struct StepResult {
     uint64_t id = 0;
-    std::vector<Result<SampledToken>> samples;
+    std::vector<Result<SampledToken>> samples, scores;
     std::optional<Error> failure;  // of the whole step; then `samples` is empty
     bool skipped = false;          // not computed: nobody can want any of it
     Clock::time_point begin, end;
@@ -63,6 +69,8 @@ class StepRunner {
   private:
     bool take_carried(StepInputs& inputs);
     void compute(StepInputs& inputs, StepResult& result);
+    float* row(int32_t logits) { return logits_.data() + static_cast<size_t>(logits) * vocabulary(); }
+    size_t vocabulary() const { return static_cast<size_t>(model_.info().vocabulary); }
     Result<SampledToken> sample(const StepInputs& inputs, size_t index, size_t thread);
 
     models::Model& model_;

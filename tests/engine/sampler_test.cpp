@@ -208,6 +208,7 @@ TEST_F(SamplerTest, ParametersOutOfRangeAreNamed) {
     refused([](auto& p) { p.min_tokens = 17; }, "max_tokens, which is 16");
     refused([](auto& p) { p.max_tokens = 0; }, "max_tokens");
     refused([](auto& p) { p.top_logprobs = 21; }, "top_logprobs");
+    refused([](auto& p) { p.prompt_logprobs = 21; }, "prompt_logprobs");
     refused([](auto& p) { p.stop_ids = {3, 100}; }, "100");
 }
 

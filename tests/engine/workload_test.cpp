@@ -59,6 +59,7 @@ struct Record {
     std::condition_variable changed;
     std::vector<std::vector<SampledToken>> tokens;
     std::vector<std::optional<Finish>> ends;
+    std::optional<std::vector<SampledToken>> prompt;
 
     explicit Record(int32_t choices)
         : tokens(static_cast<size_t>(choices)), ends(static_cast<size_t>(choices)) {}
@@ -74,6 +75,12 @@ struct Record {
                     EXPECT_FALSE(ends[static_cast<size_t>(choice)]) << "ended twice";
                     ends[static_cast<size_t>(choice)] = finish;
                     changed.notify_all();
+                },
+                [this](std::vector<SampledToken> scores) {
+                    std::lock_guard lock(mutex);
+                    EXPECT_FALSE(prompt) << "told twice";
+                    for (const auto& t : tokens) EXPECT_TRUE(t.empty()) << "after the first token";
+                    prompt = std::move(scores);
                 }};
     }
     bool wait() {
@@ -104,6 +111,7 @@ Request random_request(std::mt19937& random, int32_t pool_tokens) {
     s.seed = random();
     s.top_logprobs = 0;
     s.ignore_eos = below(3) == 0;
+    if (below(5) == 0) s.prompt_logprobs = below(4);
     if (below(3) == 0) s.stop_ids = {below(64), below(64)};
     request.choices = below(4) == 0 ? 1 + below(4) : 1;
     request.tenant = std::string(1, static_cast<char>('a' + below(3)));
@@ -111,10 +119,43 @@ Request random_request(std::mt19937& random, int32_t pool_tokens) {
     return request;
 }
 
+// The prompt's log-probabilities. True if there were some.
+bool check_prompt(const HashModel& model, const Request& request, const Record& record) {
+    if (request.sampling.prompt_logprobs < 0) {
+        EXPECT_FALSE(record.prompt);
+        return false;
+    }
+    if (!record.prompt) {
+        EXPECT_EQ(record.ends[0]->reason, FinishReason::cancelled);
+        return false;
+    }
+    SamplingParams one_token = request.sampling;
+    one_token.max_tokens = 1;
+    one_token.min_tokens = 0;
+    Request only_prompt = request;
+    only_prompt.sampling = one_token;
+    const auto want = model.answer(only_prompt, 0, {}, 4096).prompt;
+    EXPECT_EQ(record.prompt->size(), want.size());
+    for (size_t i = 0; i < want.size() && i < record.prompt->size(); ++i) {
+        const SampledToken& got = (*record.prompt)[i];
+        EXPECT_EQ(got.token, request.prompt[i + 1]);
+        EXPECT_EQ(0, std::memcmp(&got.logprob, &want[i].logprob, sizeof(float)));
+        EXPECT_EQ(got.rank, want[i].rank);
+        EXPECT_EQ(got.top_logprobs.size(), static_cast<size_t>(request.sampling.prompt_logprobs));
+        for (size_t t = 0; t < got.top_logprobs.size(); ++t) {
+            EXPECT_EQ(got.top_logprobs[t].token, want[i].top_logprobs[t].token);
+            if (got.top_logprobs[t].token == got.token) {
+                EXPECT_EQ(got.rank, static_cast<int32_t>(t) + 1);
+            }
+        }
+    }
+    return true;
+}
+
 // Bars: 1 000 workloads; outputs equal the single request's, cancelled ones are a beginning of it; every block comes back.
 TEST(Workload, AThousandRandomOnesAnswerAsEachRequestAlone) {
     const std::vector<TokenId> eos{7};
-    uint64_t preemptions = 0, cancelled = 0, forked = 0, skipped_rows = 0;
+    uint64_t scored = 0, preemptions = 0, cancelled = 0, forked = 0, skipped_rows = 0;
     const int workloads =
         std::getenv("DEEPINFER_WORKLOADS") ? std::atoi(std::getenv("DEEPINFER_WORKLOADS")) : 1000;
     for (int w = 0; w < workloads; ++w) {
@@ -153,6 +194,7 @@ TEST(Workload, AThousandRandomOnesAnswerAsEachRequestAlone) {
             Record& record = *records[static_cast<size_t>(i)];
             ASSERT_TRUE(record.wait()) << "workload " << w << " request " << i;
             const Request& request = requests[static_cast<size_t>(i)];
+            scored += static_cast<uint64_t>(check_prompt(bench.model, request, record));
             for (int32_t choice = 0; choice < request.choices; ++choice) {
                 const auto& got = record.tokens[static_cast<size_t>(choice)];
                 const Finish& end = *record.ends[static_cast<size_t>(choice)];
@@ -184,6 +226,7 @@ TEST(Workload, AThousandRandomOnesAnswerAsEachRequestAlone) {
     EXPECT_GT(preemptions, 0u);
     EXPECT_GT(cancelled, 0u);
     EXPECT_GT(forked, 0u);
+    EXPECT_GT(scored, 0u);
 }
 
 struct Overlap {

@@ -48,7 +48,7 @@ class HashModel final : public models::Model {
 
     // What a request must answer, whatever runs beside it: tokens and the sampled tokens' log-probabilities.
     struct Answer {
-        std::vector<engine::SampledToken> tokens;
+        std::vector<engine::SampledToken> tokens, prompt;
         engine::FinishReason reason = engine::FinishReason::length;
     };
     Answer answer(const engine::Request& request, int32_t choice,
@@ -60,9 +60,15 @@ class HashModel final : public models::Model {
         std::vector<TokenId> tokens = request.prompt;
         engine::TokenHistory history(params, tokens, info_.vocabulary);
         uint64_t hash = 0;
-        for (TokenId token : tokens) hash = mix(hash, static_cast<uint64_t>(token));
         std::vector<float> logits(static_cast<size_t>(info_.vocabulary));
         Answer result;
+        for (size_t i = 0; i < tokens.size(); ++i) {
+            if (i > 0 && params.prompt_logprobs >= 0) {
+                write_logits(hash, logits.data());
+                result.prompt.push_back(*sampler.score(logits.data(), tokens[i], params.prompt_logprobs));
+            }
+            hash = mix(hash, static_cast<uint64_t>(tokens[i]));
+        }
         while (static_cast<int32_t>(result.tokens.size()) < params.max_tokens &&
                static_cast<int32_t>(tokens.size()) < context) {
             write_logits(hash, logits.data());
