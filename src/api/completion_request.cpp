@@ -80,9 +80,8 @@ CompletionRequest parse_completion(std::string_view body) {
     parse_dependent_options(fields, request.options);
     parse_best_of(fields, request.options);
     request.echo = fields.boolean("echo").value_or(false);
-    if (request.echo && request.options.sampling.top_logprobs >= 0)
-        fail("echo", "'echo' together with 'logprobs' is not supported: prompt tokens have no logprobs here.",
-             "unsupported_parameter");
+    engine::SamplingParams& sampling = request.options.sampling;
+    if (request.echo) sampling.prompt_logprobs = std::max(sampling.prompt_logprobs, sampling.top_logprobs);
     request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
     request.parse_special_tokens = fields.boolean("parse_special_tokens").value_or(false);
     return request;

@@ -142,6 +142,11 @@ void parse_dependent_options(const Fields& fields, GenerationOptions& options) {
              "'min_tokens' is " + std::to_string(sampling.min_tokens) +
                  ", more than 'max_tokens', which is " + std::to_string(*options.max_tokens) + ".",
              "invalid_value");
+    const auto prompt_logprobs = fields.integer("prompt_logprobs", 0, engine::max_top_logprobs);
+    if (prompt_logprobs && options.stream)
+        fail("prompt_logprobs", "'prompt_logprobs' is not allowed with 'stream': true.", "invalid_value");
+    options.prompt_logprobs = static_cast<int32_t>(prompt_logprobs.value_or(-1));
+    sampling.prompt_logprobs = options.prompt_logprobs;
     const std::optional<std::string> mode = fields.string("logprobs_mode");
     if (!mode) return;
     if (*mode != "raw_logprobs" && *mode != "processed_logprobs")

@@ -18,6 +18,9 @@ struct GenerationOptions {
     std::optional<uint64_t> seed;       // absent: the server draws one
     int32_t n = 1;                      // answers to each prompt
     int32_t best_of = 1;                // >= n: how many are drawn; the most likely per token are given
+    // Answers report so many likely tokens at each place of the prompt; -1: none. sampling.prompt_logprobs covers it and
+    // what an echo needs.
+    int32_t prompt_logprobs = -1;
     std::vector<std::string> stop;
     bool stream = false;
     bool include_usage = false;  // a last chunk with the usage

@@ -61,6 +61,7 @@ constexpr RequestField table[] = {
     {"repetition_penalty", both, implemented},
     {"min_tokens", both, implemented},
     {"logprobs_mode", both, implemented},
+    {"prompt_logprobs", both, implemented},
     {"ignore_eos", both, implemented},
     {"stop_token_ids", both, implemented},
     {"add_special_tokens", completions, implemented},

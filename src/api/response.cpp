@@ -82,6 +82,12 @@ json::value completion_logprobs(const std::vector<TokenLogprobs>& tokens) {
     json::array texts, logprobs, top_logprobs, offsets;
     for (const TokenLogprobs& token : tokens) {
         texts.push_back(json::string(printable(token.token.bytes)));
+        if (!token.known) {
+            logprobs.push_back(nullptr);
+            offsets.push_back(token.text_offset);
+            top_logprobs.push_back(nullptr);
+            continue;
+        }
         logprobs.push_back(json_logprob(token.token.logprob));
         offsets.push_back(token.text_offset);
         json::object top;
@@ -95,6 +101,19 @@ json::value completion_logprobs(const std::vector<TokenLogprobs>& tokens) {
                         {"token_logprobs", std::move(logprobs)},
                         {"top_logprobs", std::move(top_logprobs)},
                         {"text_offset", std::move(offsets)}};
+}
+
+json::array prompt_logprobs(const PromptLogprobs& prompt) {
+    json::array places;
+    for (const std::vector<RankedToken>& tokens : prompt) {
+        json::object place;
+        for (const RankedToken& t : tokens)
+            place.emplace(std::to_string(t.id), json::object{{"logprob", json_logprob(t.text.logprob)},
+                                                             {"rank", t.rank},
+                                                             {"decoded_token", printable(t.text.bytes)}});
+        places.push_back(tokens.empty() ? json::value(nullptr) : json::value(std::move(place)));
+    }
+    return places;
 }
 
 json::value logprobs_json(Dialect dialect, const ChoiceDelta& delta) {
@@ -132,7 +151,7 @@ std::string chunk_text(const ResponseHeader& header, json::array choices, json::
 }  // namespace
 
 std::string response_body(const ResponseHeader& header, const std::vector<ChoiceDelta>& choices,
-                          const Usage& usage) {
+                          const Usage& usage, const std::vector<PromptLogprobs>& prompts) {
     json::object body = envelope(header, false);
     json::array list;
     for (const ChoiceDelta& choice : choices) {
@@ -144,10 +163,15 @@ std::string response_body(const ResponseHeader& header, const std::vector<Choice
             entry["text"] = choice.text;
         entry["logprobs"] = logprobs_json(header.dialect, choice);
         entry["finish_reason"] = finish_json(choice);
+        if (!prompts.empty() && header.dialect == Dialect::completions)
+            entry["prompt_logprobs"] =
+                prompt_logprobs(prompts[list.size() / (choices.size() / prompts.size())]);
         list.push_back(std::move(entry));
     }
     body["choices"] = std::move(list);
     body["usage"] = usage_json(usage);
+    if (!prompts.empty() && header.dialect == Dialect::chat)
+        body["prompt_logprobs"] = prompt_logprobs(prompts.front());
     return json::serialize(body);
 }
 

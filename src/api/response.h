@@ -37,7 +37,16 @@ struct TokenLogprobs {
     TokenText token;
     std::vector<TokenText> top;
     int64_t text_offset = 0;  // of the token in the text, in characters (Completions only)
+    bool known = true;        // false: there is no logprob, as of a prompt's first token
 };
+
+// One place of a prompt: its token, and likely ones.
+struct RankedToken {
+    TokenId id = -1;
+    int32_t rank = 0;  // by likelihood, from 1
+    TokenText text;
+};
+using PromptLogprobs = std::vector<std::vector<RankedToken>>;  // empty at the first place
 
 // New text of one choice. The finish reason is empty until its last one.
 struct ChoiceDelta {
@@ -47,9 +56,10 @@ struct ChoiceDelta {
     std::string finish_reason = {};                                     // "stop", "length"
 };
 
-// One whole answer; the choices hold complete texts.
+// One whole answer; the choices hold complete texts. `prompts`: none, or those of each prompt, which has an equal share of
+// the choices.
 std::string response_body(const ResponseHeader& header, const std::vector<ChoiceDelta>& choices,
-                          const Usage& usage);
+                          const Usage& usage, const std::vector<PromptLogprobs>& prompts = {});
 
 // The first chunk of a chat choice, which says who speaks.
 std::string role_chunk(const ResponseHeader& header, int32_t index, bool with_usage);

@@ -25,7 +25,7 @@ void append_event(std::string& events, std::string_view data) {
 struct Generation::Mailbox {
     struct Item {
         size_t choice = 0;
-        std::variant<engine::SampledToken, engine::Finish> event;
+        std::variant<engine::SampledToken, engine::Finish, std::vector<engine::SampledToken>> event;
     };
 
     void put(Item item) {
@@ -71,6 +71,8 @@ struct Generation::Choice {
     bool finish_sent = false;
     bool request_ended = false;
     bool role_sent = false;
+    bool awaits_prompt = false;  // the echo goes out with its logprobs
+    size_t echoed_characters = 0;
     std::string fresh;  // text not yet given out; when not streaming, all of it
     std::string finish_reason;
     std::deque<PendingLogprobs> pending_logprobs;  // whose text is still held back
@@ -98,15 +100,22 @@ Generation::Generation(std::shared_ptr<const ServedModel> model, GenerationReque
       header_(std::move(request.header)),
       options_(std::move(request.options)),
       metrics_(metrics),
-      mailbox_(std::make_shared<Mailbox>()) {
+      mailbox_(std::make_shared<Mailbox>()),
+      echoes_special_(request.echoes_special) {
     mailbox_->wake = std::move(wake);
     mailbox_->max_backlog = request.max_backlog_tokens;
     for (size_t i = 0; i < prompts; ++i)
         for (int32_t number = 0; number < options_.best_of; ++number) {
             const auto index = static_cast<int32_t>(choices_.size());
             choices_.emplace_back(index, number, *model_->tokenizer, options_);
-            if (!request.echoes.empty()) choices_.back().fresh = request.echoes[i];
+            if (request.echoes.empty()) continue;
+            Choice& choice = choices_.back();
+            choice.fresh = request.echoes[i];
+            choice.awaits_prompt = wants_logprobs();
+            for (const char c : choice.fresh) choice.echoed_characters += (c & 0xC0) != 0x80;
         }
+    if (options_.sampling.prompt_logprobs >= 0) echoes_ = std::move(request.echoes);
+    if (options_.prompt_logprobs >= 0) prompt_logprobs_.resize(prompts);
     metrics_.active_generations.fetch_add(1);
 }
 
@@ -124,6 +133,7 @@ api::Outcome<bool> Generation::submit(std::vector<std::vector<TokenId>> prompts,
         const size_t room = context > prompts[i].size() ? context - prompts[i].size() : 0;
         if (room == 0) return api::context_length_exceeded(prompts[i].size(), context);
         engine::Request request;
+        if (options_.sampling.prompt_logprobs >= 0) prompts_.push_back(prompts[i]);
         request.prompt = std::move(prompts[i]);
         request.sampling = options_.sampling;
         request.choices = options_.best_of;
@@ -146,6 +156,10 @@ api::Outcome<bool> Generation::submit(std::vector<std::vector<TokenId>> prompts,
         listener.on_finish = [box = mailbox_, first](int32_t choice, const engine::Finish& finish) {
             box->put({first + static_cast<size_t>(choice), finish});
         };
+        if (options_.sampling.prompt_logprobs >= 0)
+            listener.on_prompt = [box = mailbox_, first](std::vector<engine::SampledToken> scores) {
+                box->put({first, std::move(scores)});
+            };
         Result<engine::RequestId> id = model_->engine->submit(std::move(request), std::move(listener));
         if (!id) {
             running_ = 0;  // nobody gave up: the request was refused
@@ -175,6 +189,49 @@ api::TokenLogprobs Generation::describe(const engine::SampledToken& token, size_
     for (const engine::TokenLogprob& alternative : token.top_logprobs)
         result.top.push_back(text(alternative.token, alternative.logprob));
     return result;
+}
+
+// The tokens of an echo, as those of an answer.
+std::vector<api::TokenLogprobs> Generation::echoed(size_t prompt,
+                                                   const std::vector<engine::SampledToken>& scores) const {
+    std::vector<api::TokenLogprobs> result;
+    tokenizer::StreamDecoder decoder(*model_->tokenizer, echoes_special_);
+    size_t characters = 0;
+    for (size_t i = 0; i < prompts_[prompt].size(); ++i) {
+        const TokenId token = prompts_[prompt][i];
+        result.push_back(describe(i > 0 ? scores[i - 1] : engine::SampledToken{token, 0, {}, 0}, characters));
+        result.back().known = i > 0;
+        auto& top = result.back().top;
+        top.resize(std::min(top.size(), static_cast<size_t>(options_.sampling.top_logprobs)));
+        const std::string piece = decoder.push(token);
+        if (i == 0 && !echoes_[prompt].starts_with(piece)) continue;  // BOS, put before the text
+        for (const char c : piece) characters += (c & 0xC0) != 0x80;
+    }
+    return result;
+}
+
+void Generation::take_prompt(size_t first_choice, const std::vector<engine::SampledToken>& scores) {
+    const size_t prompt = first_choice / static_cast<size_t>(options_.best_of);
+    if (!echoes_.empty() && wants_logprobs()) {
+        const std::vector<api::TokenLogprobs> echo = echoed(prompt, scores);
+        for (int32_t i = 0; i < options_.best_of; ++i) {
+            Choice& choice = choices_[first_choice + static_cast<size_t>(i)];
+            choice.fresh_logprobs = echo;
+            choice.awaits_prompt = false;
+        }
+    }
+    if (options_.prompt_logprobs < 0) return;
+    api::PromptLogprobs& places = prompt_logprobs_[prompt];
+    places.emplace_back();
+    for (const engine::SampledToken& score : scores) {
+        const api::TokenLogprobs texts = describe(score, 0);
+        std::vector<api::RankedToken> place{{score.token, score.rank, texts.token}};
+        const size_t count = std::min(texts.top.size(), static_cast<size_t>(options_.prompt_logprobs));
+        for (size_t i = 0; i < count; ++i)
+            if (score.top_logprobs[i].token != score.token)
+                place.push_back({score.top_logprobs[i].token, static_cast<int32_t>(i) + 1, texts.top[i]});
+        places.push_back(std::move(place));
+    }
 }
 
 // Logprobs go out with the text of their token, so that tokens of a stop string, which is not part of the
@@ -212,7 +269,7 @@ void Generation::take_token(Choice& choice, const engine::SampledToken& token) {
     ++choice.tokens;
     choice.logprob += static_cast<double>(token.logprob);
     const size_t begin = choice.stream.decoded_bytes();
-    const size_t offset = choice.stream.decoded_characters();
+    const size_t offset = choice.echoed_characters + choice.stream.decoded_characters();
     choice.fresh += choice.stream.push(token.token);
     if (wants_logprobs()) {
         choice.pending_logprobs.push_back({describe(token, offset), begin, choice.stream.decoded_bytes()});
@@ -264,6 +321,8 @@ bool Generation::poll(std::string& events) {
         Choice& choice = choices_[item.choice];
         if (const auto* token = std::get_if<engine::SampledToken>(&item.event))
             take_token(choice, *token);
+        else if (const auto* scores = std::get_if<std::vector<engine::SampledToken>>(&item.event))
+            take_prompt(item.choice, *scores);
         else
             take_finish(choice, std::get<engine::Finish>(item.event));
         if (error_) break;
@@ -278,6 +337,7 @@ bool Generation::poll(std::string& events) {
 // Events for what is new in a choice. Tokens that arrived together share a chunk.
 void Generation::flush(Choice& choice, std::string& events) {
     const bool ends = choice.text_ended && !choice.finish_sent;
+    if (choice.awaits_prompt && !ends) return;
     if (choice.fresh.empty() && choice.fresh_logprobs.empty() && !ends) return;
     if (header_.dialect == api::Dialect::chat && !std::exchange(choice.role_sent, true))
         append_event(events, api::role_chunk(header_, choice.index, options_.include_usage));
@@ -334,7 +394,7 @@ HttpResponse Generation::response() const {
         if (wants_logprobs()) answer.logprobs = choice->fresh_logprobs;
         deltas.push_back(std::move(answer));
     }
-    return {.body = api::response_body(header_, deltas, usage_)};
+    return {.body = api::response_body(header_, deltas, usage_, prompt_logprobs_)};
 }
 
 }  // namespace deepinfer::server

@@ -26,6 +26,7 @@ struct GenerationRequest {
     api::ResponseHeader header;
     std::vector<std::vector<TokenId>> prompts;  // at least one
     std::vector<std::string> echoes;            // texts to begin the answers with; empty, or one per prompt
+    bool echoes_special = false;                // they spell control tokens out
     api::GenerationOptions options;
     std::string tenant;
     size_t max_backlog_tokens = 8192;  // the connection is woken when so many wait
@@ -65,6 +66,9 @@ class Generation {
     Generation(std::shared_ptr<const ServedModel> model, GenerationRequest request, size_t prompts,
                Metrics& metrics, Wake wake);
     api::Outcome<bool> submit(std::vector<std::vector<TokenId>> prompts, std::string tenant);
+    void take_prompt(size_t first_choice, const std::vector<engine::SampledToken>& scores);
+    std::vector<api::TokenLogprobs> echoed(size_t prompt,
+                                           const std::vector<engine::SampledToken>& scores) const;
     void take_token(Choice& choice, const engine::SampledToken& token);
     void take_finish(Choice& choice, const engine::Finish& finish);
     void end_text(Choice& choice, std::string reason);
@@ -82,6 +86,11 @@ class Generation {
     Metrics& metrics_;
     std::shared_ptr<Mailbox> mailbox_;
     std::vector<Choice> choices_;
+    // If log-probabilities of prompts are wanted: their tokens, echoes, and what is known.
+    std::vector<std::vector<TokenId>> prompts_;
+    std::vector<std::string> echoes_;
+    bool echoes_special_;
+    std::vector<api::PromptLogprobs> prompt_logprobs_;
     size_t running_ = 0;  // choices whose engine request has not ended
     bool ended_ = false;
     std::optional<api::ApiError> error_;

@@ -322,6 +322,7 @@ Reply Handler::completions(const std::shared_ptr<const ServedModel>& model, cons
     generation.header.dialect = api::Dialect::completions;
     generation.options = std::move(request->options);
     generation.tenant = std::move(tenant);
+    generation.echoes_special = request->parse_special_tokens;
     for (const api::Prompt& prompt : request->prompts) {
         if (const auto* text = std::get_if<std::string>(&prompt)) {
             generation.prompts.push_back(

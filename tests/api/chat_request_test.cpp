@@ -227,7 +227,6 @@ TEST(CompletionRequest, PromptForms) {
     EXPECT_EQ(several->prompts, (std::vector<Prompt>{Prompt("a"), Prompt(std::vector<TokenId>{3})}));
     EXPECT_FALSE(static_cast<bool>(parse_completion_request(R"({"prompt":[]})")));
     EXPECT_FALSE(static_cast<bool>(parse_completion_request(R"({"prompt":[1,"a"]})")));
-    EXPECT_EQ(parse_completion_request(R"({"prompt":"x","echo":true,"logprobs":1})").error().param, "echo");
     EXPECT_EQ(parse_completion_request(R"({"prompt":"x","suffix":"y"})").error().param, "suffix");
     EXPECT_EQ(parse_completion_request(R"({"prompt":"x","messages":[]})").error().param, "messages");
 }

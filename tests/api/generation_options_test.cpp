@@ -86,6 +86,18 @@ TEST(GenerationOptions, SeveralAnswers) {
     EXPECT_TRUE(static_cast<bool>(parse_completion_request(text + R"(,"n":2,"best_of":2,"stream":true})")));
 }
 
+TEST(GenerationOptions, PromptLogprobs) {
+    EXPECT_EQ(parsed("").sampling.prompt_logprobs, -1);
+    EXPECT_EQ(parsed(R"(,"prompt_logprobs":0)").sampling.prompt_logprobs, 0);
+    EXPECT_EQ(refused(R"(,"prompt_logprobs":1,"stream":true)").param, "prompt_logprobs");
+    EXPECT_EQ(refused(R"(,"prompt_logprobs":21)").param, "prompt_logprobs");
+    const auto echo = parse_completion_request(text + R"(,"echo":true,"logprobs":4,"prompt_logprobs":2})");
+    ASSERT_TRUE(static_cast<bool>(echo));
+    EXPECT_EQ(echo->options.sampling.prompt_logprobs, 4);
+    EXPECT_EQ(echo->options.prompt_logprobs, 2);
+    EXPECT_EQ(parse_completion_request(text + R"(,"echo":true})")->options.sampling.prompt_logprobs, -1);
+}
+
 TEST(GenerationOptions, CompletionsCountMinTokensAgainstTheirDefault) {
     EXPECT_TRUE(static_cast<bool>(parse_completion_request(text + R"(,"min_tokens":16})")));
     EXPECT_EQ(parse_completion_request(text + R"(,"min_tokens":17})").error().param, "min_tokens");

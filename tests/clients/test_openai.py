@@ -201,6 +201,20 @@ class TestSampling:
                         dict(extra_body={"repetition_penalty": 1.5})]:
             assert client.completions.create(model=model, **greedy, **penalty).choices[0].text != plain, penalty
 
+    def test_echo_with_logprobs(self, client, model):
+        options = dict(model=model, prompt="Once upon a time", max_tokens=4, temperature=0, logprobs=1)
+        plain = client.completions.create(**options)
+        echo = client.completions.create(echo=True, **options)
+        got = echo.choices[0].logprobs
+        assert got.token_logprobs[0] is None and all(p <= 0 for p in got.token_logprobs[1:])
+        assert len(got.tokens) == echo.usage.total_tokens
+        assert got.token_logprobs[-4:] == plain.choices[0].logprobs.token_logprobs
+        # A greedy answer as prompt has the log-probabilities it was drawn with.
+        again = client.completions.create(model=model, prompt=echo.choices[0].text, max_tokens=1, logprobs=0, echo=True)
+        assert len(again.choices[0].logprobs.tokens) == len(got.tokens) + 1
+        for a, b in zip(again.choices[0].logprobs.token_logprobs[1:], got.token_logprobs[1:]):
+            assert abs(a - b) < 0.01
+
     def test_processed_logprobs(self, client, model):
         answer = client.completions.create(model=model, logprobs=3, **self.options,
                                            extra_body={"top_k": 1, "logprobs_mode": "processed_logprobs"})

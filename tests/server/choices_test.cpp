@@ -113,6 +113,57 @@ TEST_F(ServerTest, StopStringsWaitForMinTokens) {
     EXPECT_EQ(engine_->last_request().sampling.min_tokens, 9);
 }
 
+TEST_F(ServerTest, AnEchoHasLogprobs) {
+    start(
+        {.script = [](const engine::Request&) { return ScriptedEngine::Answer{.tokens = bytes_of("yz")}; }});
+    const std::string body = R"({"prompt":"a\u00e9b","echo":true,"logprobs":2,"n":2,"prompt_logprobs":1)";
+    const json::value answer = request("POST", "/v1/completions", body + "}").json();
+    ASSERT_EQ(answer.at("choices").as_array().size(), 2u);
+    for (const json::value& choice : answer.at("choices").as_array()) {
+        EXPECT_EQ(text_of(choice.at("text")), "a\u00e9byz");
+        const json::value& logprobs = choice.at("logprobs");
+        // BOS, a, two bytes, b, y, z. A character counts when it is complete.
+        EXPECT_EQ(logprobs.at("tokens"), json::array({"<s>", "a", "\\xc3", "\\xa9", "b", "y", "z"}));
+        EXPECT_EQ(logprobs.at("text_offset"), json::array({0, 0, 1, 1, 2, 3, 4}));
+        EXPECT_EQ(logprobs.at("token_logprobs"), json::array({nullptr, -1.0, -2.0, -3.0, -4.0, -0.5, -0.5}));
+        EXPECT_TRUE(logprobs.at("top_logprobs").at(0).is_null());
+        EXPECT_EQ(logprobs.at("top_logprobs").at(1).as_object().size(), 3u) << "two, and the token itself";
+        const json::array& places = choice.at("prompt_logprobs").as_array();
+        ASSERT_EQ(places.size(), 5u);
+        EXPECT_TRUE(places[0].is_null());
+        EXPECT_EQ(places[1],
+                  json::value({{"97", {{"logprob", -1.0}, {"rank", 100}, {"decoded_token", "a"}}},
+                               {"1", {{"logprob", -0.25}, {"rank", 1}, {"decoded_token", "\x01"}}}}));
+    }
+    // Streamed, the echo waits for its log-probabilities.
+    const Response stream =
+        request("POST", "/v1/completions", R"({"prompt":"ab","echo":true,"logprobs":0,"stream":true})");
+    std::vector<std::string> texts;
+    size_t tokens = 0;
+    for (const json::value& event : events_of(stream.body)) {
+        if (!event.is_object()) continue;
+        const json::value& choice = event.at("choices").at(0);
+        texts.push_back(text_of(choice.at("text")));
+        if (choice.at("logprobs").is_object()) tokens += choice.at("logprobs").at("tokens").as_array().size();
+    }
+    ASSERT_FALSE(texts.empty());
+    EXPECT_TRUE(texts[0].starts_with("ab"));
+    EXPECT_EQ(tokens, 5u);
+}
+
+TEST_F(ServerTest, PromptLogprobsOfAChat) {
+    start({});
+    const json::value answer =
+        request("POST", "/v1/chat/completions",
+                R"({"messages":[{"role":"user","content":"x"}],"prompt_logprobs":0,"n":2})")
+            .json();
+    const json::array& places = answer.at("prompt_logprobs").as_array();
+    EXPECT_EQ(places.size(), answer.at("usage").at("prompt_tokens").to_number<size_t>());
+    EXPECT_TRUE(places[0].is_null());
+    EXPECT_EQ(places[1].as_object().size(), 1u);
+    EXPECT_FALSE(answer.at("choices").at(0).as_object().contains("prompt_logprobs"));
+}
+
 TEST_F(ServerTest, SamplingParametersReachTheEngine) {
     start({});
     const Response response =

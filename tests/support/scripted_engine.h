@@ -71,21 +71,17 @@ class ScriptedEngine : public engine::Engine {
 
     void cancel(engine::RequestId id) override {
         const std::lock_guard lock(mutex_);
-        for (int32_t choice = 0; choice < engine::max_choices; ++choice) cancelled_.insert({id, choice});
-        changed_.notify_all();
+        cancel_where([id](const Job& job) { return job.id == id; });
     }
 
     void cancel(engine::RequestId id, int32_t choice) override {
         const std::lock_guard lock(mutex_);
-        cancelled_.insert({id, choice});
-        changed_.notify_all();
+        cancel_where([=](const Job& job) { return job.id == id && job.choice == choice; });
     }
 
     void cancel_all() override {
         const std::lock_guard lock(mutex_);
-        for (const auto* jobs : {&waiting_, &running_})
-            for (const Job& job : *jobs) cancelled_.insert({job.id, job.choice});
-        changed_.notify_all();
+        cancel_where([](const Job&) { return true; });
     }
 
     engine::EngineStats stats() const override {
@@ -116,6 +112,14 @@ class ScriptedEngine : public engine::Engine {
         size_t played;
         Clock::time_point next;
     };
+
+    template <class Condition>
+    void cancel_where(Condition condition) {
+        for (const auto* jobs : {&waiting_, &running_})
+            for (const Job& job : *jobs)
+                if (condition(job)) cancelled_.insert({job.id, job.choice});
+        changed_.notify_all();
+    }
 
     void run() {
         std::unique_lock lock(mutex_);
@@ -166,6 +170,8 @@ class ScriptedEngine : public engine::Engine {
                 job = running_.erase(job);
                 continue;
             }
+            if (job->played == 0 && job->choice == 0 && job->request.sampling.prompt_logprobs >= 0)
+                calls.push_back([this, job = *job] { tell_prompt(job); });
             engine::SampledToken token;
             token.token = job->answer.tokens[job->played++];
             if (job->request.sampling.top_logprobs >= 0) {
@@ -181,6 +187,18 @@ class ScriptedEngine : public engine::Engine {
             job->next = now + job->answer.per_token;
             ++job;
         }
+    }
+
+    // Position i has the log-probability -i, and the ids 1, 2, ... as the most likely ones.
+    void tell_prompt(const Job& job) const {
+        std::vector<engine::SampledToken> scores;
+        for (size_t i = 1; i < job.request.prompt.size(); ++i) {
+            engine::SampledToken score{job.request.prompt[i], -static_cast<float>(i), {}, 100};
+            for (int32_t t = 1; t <= job.request.sampling.prompt_logprobs; ++t)
+                score.top_logprobs.push_back({t, -0.25f * static_cast<float>(t)});
+            scores.push_back(std::move(score));
+        }
+        job.listener.on_prompt(std::move(scores));
     }
 
     void finish(const Job& job, engine::FinishReason reason, std::vector<std::function<void()>>& calls) {
