@@ -195,11 +195,18 @@ class TestSampling:
         assert client.completions.create(model=model, logit_bias={str(token): -100}, **greedy).choices[0].text
 
     def test_penalties(self, client, model):
-        greedy = dict(self.options, temperature=0, prompt="la la la la la la la", max_tokens=24)
-        plain = client.completions.create(model=model, **greedy).choices[0].text
-        for penalty in [dict(presence_penalty=2), dict(frequency_penalty=2),
-                        dict(extra_body={"repetition_penalty": 1.5})]:
-            assert client.completions.create(model=model, **greedy, **penalty).choices[0].text != plain, penalty
+        def logprobs(**more):
+            extra = dict(logprobs_mode="processed_logprobs", **more.pop("extra", {}))
+            answer = client.completions.create(model=model, prompt="la la la la la la la", max_tokens=8, temperature=0,
+                                               logprobs=0, extra_body=extra, **more)
+            return answer.choices[0].logprobs.token_logprobs
+
+        plain = logprobs()
+        for penalty in [dict(presence_penalty=2), dict(frequency_penalty=2)]:
+            got = logprobs(**penalty)
+            assert got[0] == plain[0], "the answer has no tokens yet"
+            assert got != plain, penalty
+        assert logprobs(extra={"repetition_penalty": 1.5})[0] != plain[0], "the prompt has"
 
     def test_echo_with_logprobs(self, client, model):
         options = dict(model=model, prompt="Once upon a time", max_tokens=4, temperature=0, logprobs=1)
