@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import time
+
 import openai
 import pytest
 
