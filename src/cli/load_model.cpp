@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "base/memory_info.h"
+#include "cli/cpu_info.h"
 #include "cli/kv_type.h"
 #include "engine/cost_model.h"
 
@@ -84,6 +85,34 @@ Result<int32_t> choose_block_count(const LoadOptions& options, const models::Mod
                               ? "--kv-memory asks for " + std::to_string(options.kv_memory_mib) + " MiB"
                               : format_bytes(available.value_or(0)) + " are available")};
     return static_cast<int32_t>(count);
+}
+
+// Where the script that downloads models keeps its files, too. Empty if there is no home.
+std::filesystem::path profile_folder() {
+    const auto variable = [](const char* name) {
+        const char* value = std::getenv(name);
+        return std::filesystem::path(value ? value : "");
+    };
+    if (const auto folder = variable("DEEPINFER_CACHE"); !folder.empty()) return folder / "profiles";
+    if (const auto folder = variable("XDG_CACHE_HOME"); folder.is_absolute())
+        return folder / "deepinfer" / "profiles";
+    if (const auto home = variable("HOME"); home.is_absolute())
+        return home / ".cache" / "deepinfer" / "profiles";
+    return {};
+}
+
+Result<std::unique_ptr<engine::CostModel>> make_step_times(const LoadOptions& options, ModelInMemory& m,
+                                                           KvType kv_type) {
+    if (options.no_profile) return std::make_unique<engine::CostModel>(*m.model, kv_type);
+    engine::ProfileOptions profile;
+    profile.folder = profile_folder();
+    profile.machine = processor_name() + ", " + kernels::to_string(m.isa) + ", " +
+                      std::to_string(m.pool->threads()) + " threads of " +
+                      std::to_string(Topology::of_this_process().processors()) + ", weights in " +
+                      to_string(m.model->info().weight_place);
+    if (!options.quiet)
+        profile.notice = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+    return engine::profiled_cost_model(*m.model, kv_type, profile);
 }
 
 }  // namespace
@@ -204,10 +233,9 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     engine.limits.prefill_seconds = options.step_ms / 1e3;
     std::unique_ptr<engine::CostModel> times;
     if (options.step_times) {
-        times = std::make_unique<engine::CostModel>(*m.model, layout.type);
-        constexpr double profile_seconds = 1.5;
-        if (Status status = engine::profile_steps(*times, *m.model, layout.type, profile_seconds); !status)
-            return status.error();
+        auto made = make_step_times(options, m, layout.type);
+        if (!made) return std::move(made).error();
+        times = std::move(*made);
     }
     if (options.record_trace) loaded.trace = std::make_shared<engine::Trace>();
     loaded.engine =

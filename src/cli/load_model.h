@@ -33,8 +33,9 @@ struct LoadOptions {
     kernels::Compute compute = kernels::Compute::serve;
     std::optional<KvType> kv_type;  // nothing: f16, or f32 when computing in f32
     bool need_tokenizer = true;
-    double max_wait_seconds = 0;      // for the first step; who would wait longer is refused; 0: nobody
-    bool step_times = false;          // predict how long steps take; else only max_rows bounds them
+    double max_wait_seconds = 0;  // for the first step; who would wait longer is refused; 0: nobody
+    bool step_times = false;      // predict how long steps take; else only max_rows bounds them
+    bool no_profile = false;      // do not compute steps to learn that: it is learned from the first requests
     double step_ms = 80, itl_ms = 0;  // their budgets: SchedulerLimits::prefill_seconds and decode_seconds
     bool no_async = false;
     bool record_trace = false;  // keep what the engine does, for people to look at

@@ -220,6 +220,10 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
             "Time between the tokens of an answer while prompts are computed beside it; 0: 2.5 times what "
             "it is without")
         ->check(CLI::Range(0.0, 1e6));
+    command->add_flag(
+        "--no-profile", options->load.no_profile,
+        "Do not time a few steps at the start (1.5 s, kept for the next one): how long steps take "
+        "is then learned from the first requests");
     command->add_flag("--no-async", options->load.no_async,
                       "Plan a step only when the one before is done; answers are the same");
     command->add_option("--max-connections", server.max_connections, "Connections at a time")

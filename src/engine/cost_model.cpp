@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 
+#include "engine/nnls.h"
 #include "engine/step_timer.h"
 
 namespace deepinfer::engine {
@@ -16,38 +18,37 @@ double dot(const StepFeatures& a, const StepFeatures& b) {
     return sum;
 }
 
+constexpr double never_an_outlier = 0.22;  // a step within a quarter of its prediction, as off() measures it
+
+double off(const StepFeatures& scaled, const StepFeatures& c) {  // too long is as wrong as too short
+    return std::abs(std::log(std::max(dot(scaled, c), 1e-12)));
+}
+
+double median(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
 }  // namespace
 
 StepFeatures fit_non_negative(std::span<const StepFeatures> a) {
     // Normal equations of columns scaled to unit length; without that the features differ by twelve orders of magnitude.
-    std::array<double, step_features> scale{};
-    for (size_t j = 0; j < step_features; ++j) {
-        double sum = 0;
-        for (const StepFeatures& row : a) sum += row[j] * row[j];
-        scale[j] = sum > 0 ? 1 / std::sqrt(sum) : 0;
-    }
+    StepFeatures scale{}, target{};
     std::array<StepFeatures, step_features> gram{};
-    StepFeatures target{};
     for (const StepFeatures& row : a)
         for (size_t j = 0; j < step_features; ++j) {
-            target[j] += row[j] * scale[j];
-            for (size_t k = 0; k < step_features; ++k) gram[j][k] += row[j] * scale[j] * row[k] * scale[k];
+            target[j] += row[j];
+            for (size_t k = 0; k <= j; ++k) gram[j][k] += row[j] * row[k];
         }
-    // Convex, so descending coordinate by coordinate ends at the minimum.
+    for (size_t j = 0; j < step_features; ++j) scale[j] = gram[j][j] > 0 ? 1 / std::sqrt(gram[j][j]) : 0;
     constexpr double ridge = 1e-9;  // among equal minima, the one near 0
-    constexpr int most_sweeps = 5000;
-    StepFeatures c{};
-    for (int sweep = 0; sweep < most_sweeps; ++sweep) {
-        double change = 0;
-        for (size_t j = 0; j < step_features; ++j) {
-            if (scale[j] == 0) continue;
-            const double next =
-                std::max(0.0, c[j] + (target[j] - dot(gram[j], c) - ridge * c[j]) / (gram[j][j] + ridge));
-            change = std::max(change, std::abs(next - c[j]));
-            c[j] = next;
-        }
-        if (change < 1e-9) break;
+    for (size_t j = 0; j < step_features; ++j) {
+        target[j] *= scale[j];
+        for (size_t k = 0; k < j; ++k) gram[k][j] = gram[j][k] = gram[j][k] * scale[j] * scale[k];
+        gram[j][j] = scale[j] > 0 ? 1 + ridge : 0;
     }
+    StepFeatures c = nnls<step_features>(gram, target);
     for (size_t j = 0; j < step_features; ++j) c[j] *= scale[j];
     return c;
 }
@@ -55,50 +56,74 @@ StepFeatures fit_non_negative(std::span<const StepFeatures> a) {
 StepFeatures CostModel::features(std::span<const Chunk> step) const {
     const models::StepCost cost = model_.cost(step, kv_type_);
     return {1.0,
-            static_cast<double>(cost.rows),
             static_cast<double>(cost.weight_bytes),
             static_cast<double>(cost.product_ops),
-            static_cast<double>(cost.late_ops),
+            static_cast<double>(cost.product_ops_beyond[0]),
+            static_cast<double>(cost.product_ops_beyond[1]),
+            static_cast<double>(cost.product_ops_beyond[2]),
             static_cast<double>(cost.attention_ops),
             static_cast<double>(cost.kv_bytes)};
+}
+
+StepFeatures CostModel::scaled(std::span<const Chunk> step, double seconds) const {
+    StepFeatures result = features(step);
+    for (double& f : result) f /= seconds;
+    return result;
 }
 
 double CostModel::seconds(std::span<const Chunk> step) const {
     return step.empty() ? 0 : dot(features(step), coefficients_);
 }
 
-void CostModel::add_profile(std::span<const Chunk> step, double seconds) {
-    StepFeatures scaled = features(step);
-    for (double& f : scaled) f /= seconds;
-    profile_.push_back(scaled);
+void CostModel::start_from(std::span<const StepMeasurement> profile) {
+    profile_.clear();
+    for (const StepMeasurement& m : profile) profile_.push_back(scaled(m.step, m.seconds));
+    profiled_ = fit_non_negative(profile_);
+    fit();
 }
 
 void CostModel::observe(std::span<const Chunk> step, double seconds) {
-    if (!(seconds > 0)) return;
-    StepFeatures scaled = features(step);
-    for (double& f : scaled) f /= seconds;
-    observations_.push_back({scaled, std::abs(dot(scaled, coefficients_) - 1)});
+    if (step.empty() || !(seconds > 0) || !std::isfinite(seconds)) return;
+    const StepFeatures now = scaled(step, seconds);
+    observations_.push_back({now, std::abs(dot(now, coefficients_) - 1)});
     if (observations_.size() > window) observations_.pop_front();
-    // The first steps count at once if there was no profile.
     if (++since_fit_ >= refit_every || (profile_.empty() && observations_.size() < refit_every)) fit();
+}
+
+// How many times longer the remembered steps took than the profile says.
+double CostModel::slowdown() const {
+    if (observations_.size() < refit_every) return 1;
+    std::vector<double> ratios;
+    for (const Observation& o : observations_) ratios.push_back(1 / std::max(dot(o.scaled, profiled_), 1e-3));
+    return median(std::move(ratios));
 }
 
 void CostModel::fit() {
     since_fit_ = 0;
-    std::vector<StepFeatures> all = profile_;
-    for (const Observation& o : observations_) all.push_back(o.scaled);
-    if (all.empty()) return;
-    StepFeatures c = fit_non_negative(all);
-    if (all.size() >= 20) {
-        const auto kept = all.begin() + static_cast<std::ptrdiff_t>(all.size() * 9 / 10);
-        const auto error = [&](const StepFeatures& a) {
-            return std::abs(std::log(std::max(dot(a, c), 1e-12)));
-        };
-        std::nth_element(all.begin(), kept, all.end(),
-                         [&](const StepFeatures& a, const StepFeatures& b) { return error(a) < error(b); });
-        c = fit_non_negative(std::span(all.begin(), kept));
+    std::vector<StepFeatures> rows;
+    for (const Observation& o : observations_) rows.push_back(o.scaled);
+    // At the end: the profile is all that is known about steps of which none are remembered.
+    const double slower = profile_.empty() ? 1 : slowdown();
+    for (StepFeatures f : profile_) {
+        for (double& v : f) v /= slower;
+        rows.push_back(f);
     }
-    coefficients_ = c;
+    if (rows.empty()) return;
+    coefficients_ = fit_non_negative(rows);
+    if (observations_.size() < 20) return;
+    // Twice: what the first fit takes for outliers, it was itself drawn towards.
+    const size_t steps = observations_.size();
+    for (int pass = 0; pass < 2; ++pass) {
+        std::vector<double> errors;
+        for (size_t i = 0; i < steps; ++i) errors.push_back(off(rows[i], coefficients_));
+        std::vector<double> sorted = errors;
+        std::sort(sorted.begin(), sorted.end());
+        const double limit = std::max({sorted[steps * 9 / 10 - 1], 3 * sorted[steps / 2], never_an_outlier});
+        std::vector<StepFeatures> trusted(rows.begin() + static_cast<std::ptrdiff_t>(steps), rows.end());
+        for (size_t i = 0; i < steps; ++i)
+            if (errors[i] <= limit) trusted.push_back(rows[i]);
+        coefficients_ = fit_non_negative(trusted);
+    }
 }
 
 double CostModel::error_quantile(double q) const {
@@ -110,33 +135,103 @@ double CostModel::error_quantile(double q) const {
     return *at;
 }
 
-Status profile_steps(CostModel& costs, models::Model& model, KvType kv_type, double budget_seconds) {
-    const int32_t context = model.info().context_length, deep = std::min(4096, context - 128);
-    auto timer = StepTimer::create(model, kv_type, 16 * 128 + deep + 128);
-    if (!timer) return std::move(timer).error();
-    std::vector<std::vector<Chunk>> steps;
-    for (int32_t rows : {1, 2, 4, 8, 16, 32, 64, 128})
-        if (rows <= context) steps.push_back({{rows, 0, 1}});
-    for (int32_t depth : {1024, deep})
-        for (int32_t rows : {1, 4, 16, 48})
-            if (depth > 0 && depth + rows <= context) steps.push_back({{rows, depth, 1}});
-    for (size_t sequences : {size_t{4}, size_t{16}})
-        if (context > 128) steps.emplace_back(sequences, Chunk{1, 100, 1});
-    steps.push_back({{std::min(16, context), 0, 0}});  // without the output head
-    const auto begin = std::chrono::steady_clock::now();
-    const auto spent = [&] {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+namespace {
+
+constexpr int32_t profile_depth = 3072;
+
+// The shapes that tell most come first: a slow model has no time for all of them.
+std::vector<std::vector<Chunk>> profile_shapes(int32_t context) {
+    const int32_t deep = std::min(profile_depth, context - 64);
+    std::vector<std::vector<Chunk>> shapes;
+    const auto add = [&](int32_t rows, int32_t position, int32_t logit_rows = 1) {
+        if (position >= 0 && rows <= context - position) shapes.push_back({{rows, position, logit_rows}});
     };
-    bool first = true;
-    // Round by round, so that a disturbance hits few of a shape's measurements; the first round is not counted.
-    for (int round = 0; round < 4; ++round)
-        for (const auto& step : steps) {
-            if (spent() > budget_seconds && !first) return costs.fit(), Status();
-            const double took = timer->run(step);
-            if (round > 0 || spent() > budget_seconds / 2) costs.add_profile(step, took), first = false;
-        }
-    costs.fit();
-    return {};
+    add(1, 0), add(16, 0), add(64, 0), add(1, deep), add(16, deep);
+    if (context > 128) shapes.emplace_back(8, Chunk{1, 100, 1});
+    add(4, 0), add(160, 0), add(2, 0), add(8, 0), add(16, 0, 0), add(12, 0), add(32, 0), add(48, 1024);
+    if (context > 128) shapes.emplace_back(16, Chunk{1, 100, 1}), shapes.emplace_back(4, Chunk{1, 100, 1});
+    add(1, 1024), add(6, 0), add(3, 512), add(96, 0);
+    return shapes;
+}
+
+}  // namespace
+
+Result<StepProfile> profile_steps(models::Model& model, KvType kv_type, double budget_seconds) {
+    auto timer = StepTimer::create(model, kv_type, profile_depth + 1024);  // 16 sequences take as many blocks
+    if (!timer) return std::move(timer).error();
+    const std::vector<std::vector<Chunk>> shapes = profile_shapes(model.info().context_length);
+    std::vector<std::vector<double>> taken(shapes.size());
+    const auto begin = std::chrono::steady_clock::now();
+    const auto in_time = [&] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() <
+               budget_seconds;
+    };
+    timer->run(shapes.front());  // brings buffers and weights in
+    // Round by round, so that a disturbance hits few of a shape's measurements.
+    constexpr int most_rounds = 5;
+    for (int round = 0; round < most_rounds; ++round)
+        for (size_t i = 0; i < shapes.size() && (in_time() || taken.front().empty()); ++i)
+            taken[i].push_back(timer->run(shapes[i]));
+    StepProfile profile;
+    std::vector<double> spreads;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+        std::vector<double>& times = taken[i];
+        std::sort(times.begin(), times.end());
+        if (times.size() > 1) spreads.push_back(times.back() / times.front());
+        if (times.size() > 2) times = std::vector<double>(times.begin() + 1, times.end() - 1);
+        double sum = 0;
+        for (double t : times) sum += t;
+        if (!times.empty()) profile.steps.push_back({shapes[i], sum / static_cast<double>(times.size())});
+    }
+    constexpr double most_spread = 1.5;
+    profile.steady = spreads.size() >= 4 && median(std::move(spreads)) < most_spread;
+    return profile;
+}
+
+namespace {
+
+// What the model is, as far as times depend on it: counts of two steps tell sizes, quantisation and kinds of attention.
+std::string profile_key(const models::Model& model, KvType kv_type, const std::string& machine) {
+    std::string key = model.info().architecture + "; " + to_string(kv_type);
+    for (const Chunk& chunk : {Chunk{1, 0, 0}, Chunk{40, 3000, 1}}) {
+        const models::StepCost c = model.cost({&chunk, 1}, kv_type);
+        for (int64_t v : {c.product_ops, c.weight_bytes, c.attention_ops, c.kv_bytes})
+            key += " " + std::to_string(v);
+    }
+    key += "; context " + std::to_string(model.info().context_length) + ", layouts " +
+           std::to_string(kernels::pack_version) + "; " + machine;
+    return key.substr(0, most_profile_key);
+}
+
+std::string file_name(const std::string& key) {  // FNV-1a; the file itself holds the whole key
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    char name[32];
+    std::snprintf(name, sizeof name, "steps-%016llx.json", static_cast<unsigned long long>(hash));
+    return name;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CostModel>> profiled_cost_model(models::Model& model, KvType kv_type,
+                                                       const ProfileOptions& options) {
+    auto costs = std::make_unique<CostModel>(model, kv_type);
+    const std::string key = profile_key(model, kv_type, options.machine);
+    const std::filesystem::path path =
+        options.folder.empty() ? std::filesystem::path() : options.folder / file_name(key);
+    if (!path.empty()) {
+        const auto kept = read_profile(path, key);
+        if (kept) return costs->start_from(*kept), std::move(costs);
+        if (kept.error().code != ErrorCode::not_found && options.notice)
+            options.notice(kept.error().message + "; measuring again");
+    }
+    auto profile = profile_steps(model, kv_type, options.seconds);
+    if (!profile) return std::move(profile).error();
+    costs->start_from(profile->steps);
+    if (!path.empty() && profile->steady)
+        if (const Status written = write_profile(path, key, profile->steps); !written && options.notice)
+            options.notice(written.error().message);
+    return costs;
 }
 
 }  // namespace deepinfer::engine

@@ -73,9 +73,12 @@ StepCost dense_cost(const DenseShape& shape, std::span<const ChunkShape> step, K
         }
     }
     const auto block = static_cast<int64_t>(kv_head_bytes(kv_type, static_cast<int>(shape.head_dim)));
-    cost.product_ops = cost.rows * shape.layer_ops + cost.logit_rows * shape.head_ops;
-    cost.late_ops = std::max<int64_t>(0, cost.rows - read_bound_rows) * shape.layer_ops +
-                    std::max<int64_t>(0, cost.logit_rows - read_bound_rows) * shape.head_ops;
+    const auto product_ops = [&](int64_t without) {  // of the rows but the first ones
+        return std::max<int64_t>(0, cost.rows - without) * shape.layer_ops +
+               std::max<int64_t>(0, cost.logit_rows - without) * shape.head_ops;
+    };
+    cost.product_ops = product_ops(0);
+    for (size_t i = 0; i < beyond_rows.size(); ++i) cost.product_ops_beyond[i] = product_ops(beyond_rows[i]);
     cost.pairs = pairs * shape.heads;
     cost.attention_ops = cost.pairs * 2 * shape.head_dim;
     cost.weight_bytes = shape.layer_bytes + (cost.logit_rows > 0 ? shape.head_bytes : 0);

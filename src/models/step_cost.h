@@ -1,11 +1,12 @@
 // What a step costs in operations and bytes, counted from the model's description: the same numbers as counting what the
-// kernels are asked for (tests/engine/cost_model_test.cpp does that). How long that takes is another question:
+// kernels are asked for (tests/models/step_cost_test.cpp does that). How long that takes is another question:
 // engine/cost_model.h.
 //
 // Not counted, because they go with the rows or the weights: norms, gates, rotations, the embedding's rows, sampling.
 // All functions are pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -19,16 +20,16 @@ struct ChunkShape {
     int32_t rows = 0, position = 0, logit_rows = 0;
 };
 
-// Up to about so many rows the products take as long as reading the weights does; every further row adds its operations.
-constexpr int32_t read_bound_rows = 6;
+// Few rows are computed while the weights are read; many no longer fit into the caches.
+constexpr std::array<int32_t, 3> beyond_rows{4, 16, 128};
 
 struct StepCost {
     int64_t rows = 0, sequences = 0, logit_rows = 0;
-    int64_t product_ops = 0;    // multiply-adds of activations with weights
-    int64_t late_ops = 0;       // of these, those of rows beyond the first `read_bound_rows`
-    int64_t pairs = 0;          // attended (query head, key) pairs of all layers
-    int64_t attention_ops = 0;  // multiply-adds of these: scores, and sums of values
-    int64_t weight_bytes = 0;   // read: once per step, the output head only if logits are wanted
+    int64_t product_ops = 0;                      // multiply-adds of activations with weights
+    std::array<int64_t, 3> product_ops_beyond{};  // of these, those of rows beyond the first beyond_rows[i]
+    int64_t pairs = 0;                            // attended (query head, key) pairs of all layers
+    int64_t attention_ops = 0;                    // multiply-adds of these: scores, and sums of values
+    int64_t weight_bytes = 0;  // read: once per step, the output head only if logits are wanted
     // Of keys and values read: once for each tile of up to 24 query vectors of a KV head (kernels/attention.cpp), a decoding
     // sequence's once.
     int64_t kv_bytes = 0;
