@@ -41,9 +41,8 @@ class CostModel final : public StepTimes {
     // What to start from, never forgotten.
     void start_from(std::span<const StepMeasurement> profile);
 
-    // Of |predicted / actual - 1| over the remembered steps, each predicted before it was learned from: the value that a
-    // share `q` of them does not exceed. 0 without steps.
-    double error_quantile(double q) const;
+    // Each step was predicted before it was learned from. 0 without steps.
+    double error_quantile(double q) const override;
     const StepFeatures& coefficients() const { return coefficients_; }
 
   private:

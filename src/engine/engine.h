@@ -94,6 +94,7 @@ struct EngineStats {
     double prompt_step_seconds_total = 0,
            decode_step_seconds_total = 0;  // of steps with and without rows of prompts
     double predicted_seconds_total = 0;    // for all of these, by the cost model
+    double prediction_error_median = 0, prediction_error_p90 = 0;  // relative, of the latest 512 steps
     // Steps by their rows: how many had at most step_row_bounds[i], and in the last place all others.
     std::array<uint64_t, 13> step_rows{};
     uint64_t step_rows_total = 0;

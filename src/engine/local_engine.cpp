@@ -576,6 +576,8 @@ void LocalEngine::tell() {
     counters_.blocks_total = blocks_.total();
     counters_.blocks_free = blocks_.free();
     counters_.estimated_wait = estimated_wait();
+    counters_.prediction_error_median = times_->error_quantile(0.5);
+    counters_.prediction_error_p90 = times_->error_quantile(0.9);
     mailbox_.publish(counters_, finished_per_second_ > 0 ? 1 / finished_per_second_ : 0);
     for (const Ended& e : std::exchange(ended_, {})) e.listener->on_finish(e.choice, e.finish);
 }

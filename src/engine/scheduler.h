@@ -36,6 +36,8 @@ class StepTimes {
     virtual ~StepTimes() = default;
     virtual double seconds(std::span<const Chunk> step) const = 0;
     virtual void observe(std::span<const Chunk> step, double seconds) = 0;
+    // Of |predicted / taken - 1| over the latest observations: what a share `q` of them does not exceed.
+    virtual double error_quantile(double /*q*/) const { return 0; }
 };
 
 struct SequenceView {
