@@ -222,7 +222,7 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
         ->check(CLI::Range(0.0, 1e6));
     command->add_flag(
         "--no-profile", options->load.no_profile,
-        "Do not time a few steps at the start (1.5 s, kept for the next one): how long steps take "
+        "Do not time a few steps at the start (2 s, kept for the next one): how long steps take "
         "is then learned from the first requests");
     command->add_flag("--no-async", options->load.no_async,
                       "Plan a step only when the one before is done; answers are the same");

@@ -137,48 +137,62 @@ double CostModel::error_quantile(double q) const {
 
 namespace {
 
-constexpr int32_t profile_depth = 3072;
+// Keys and values to read: many, but not so many that a large model has no room for them.
+constexpr int32_t most_profile_tokens = 4 * 2112;
+constexpr size_t most_profile_kv = size_t{256} << 20;  // bytes
 
 // The shapes that tell most come first: a slow model has no time for all of them.
-std::vector<std::vector<Chunk>> profile_shapes(int32_t context) {
-    const int32_t deep = std::min(profile_depth, context - 64);
+std::vector<std::vector<Chunk>> profile_shapes(int32_t context, int32_t tokens) {
+    const int32_t deep = std::min(3072, tokens - kv::block_tokens),  // one sequence
+        deep_streams = std::max(1, tokens / 4 - kv::block_tokens);   // four
     std::vector<std::vector<Chunk>> shapes;
-    const auto add = [&](int32_t rows, int32_t position, int32_t logit_rows = 1) {
-        if (position >= 0 && rows <= context - position) shapes.push_back({{rows, position, logit_rows}});
+    const auto add = [&](int sequences, int32_t rows, int32_t position, int32_t logit_rows = 1) {
+        std::vector<Chunk> shape(static_cast<size_t>(sequences), Chunk{rows, position, logit_rows});
+        if (position + rows <= context && StepTimer::blocks(shape) * kv::block_tokens <= tokens)
+            shapes.push_back(std::move(shape));
     };
-    add(1, 0), add(16, 0), add(64, 0), add(1, deep), add(16, deep);
-    if (context > 128) shapes.emplace_back(8, Chunk{1, 100, 1});
-    add(4, 0), add(160, 0), add(2, 0), add(8, 0), add(16, 0, 0), add(12, 0), add(32, 0), add(48, 1024);
-    if (context > 128) shapes.emplace_back(16, Chunk{1, 100, 1}), shapes.emplace_back(4, Chunk{1, 100, 1});
-    add(1, 1024), add(6, 0), add(3, 512), add(96, 0);
+    add(1, 1, 0), add(1, 16, 0), add(1, 64, 0), add(4, 1, deep_streams), add(1, 16, deep), add(8, 1, 100);
+    add(1, 1, 0, 0), add(1, 4, 0), add(1, 144, 0), add(1, 2, 0), add(1, 8, 0), add(1, 16, 0, 0),
+        add(1, 32, 0);
+    add(1, 32, 1024), add(16, 1, 100), add(4, 1, 100), add(1, 1, 1024), add(1, 6, 0), add(1, 12, 0);
     return shapes;
 }
 
 }  // namespace
 
 Result<StepProfile> profile_steps(models::Model& model, KvType kv_type, double budget_seconds) {
-    auto timer = StepTimer::create(model, kv_type, profile_depth + 1024);  // 16 sequences take as many blocks
+    const auto layout = model.kv_layout(kv_type);
+    if (!layout) return layout.error();
+    const auto room = static_cast<int32_t>(
+        std::min<size_t>(most_profile_tokens / kv::block_tokens, most_profile_kv / layout->block_bytes) *
+        kv::block_tokens);
+    const int32_t tokens = std::max(16 * kv::block_tokens, room);
+    auto timer = StepTimer::create(model, kv_type, tokens);
     if (!timer) return std::move(timer).error();
-    const std::vector<std::vector<Chunk>> shapes = profile_shapes(model.info().context_length);
+    const std::vector<std::vector<Chunk>> shapes = profile_shapes(model.info().context_length, tokens);
     std::vector<std::vector<double>> taken(shapes.size());
     const auto begin = std::chrono::steady_clock::now();
-    const auto in_time = [&] {
+    const auto in_time = [&](double share) {
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() <
-               budget_seconds;
+               share * budget_seconds;
     };
-    timer->run(shapes.front());  // brings buffers and weights in
-    // Round by round, so that a disturbance hits few of a shape's measurements.
-    constexpr int most_rounds = 5;
+    // Each shape's first time makes buffers grow; it does not count, unless the model is so slow that there is no second.
+    constexpr int most_rounds = 6;
     for (int round = 0; round < most_rounds; ++round)
-        for (size_t i = 0; i < shapes.size() && (in_time() || taken.front().empty()); ++i)
-            taken[i].push_back(timer->run(shapes[i]));
+        for (size_t i = 0; i < shapes.size() && (in_time(1) || taken.front().empty()); ++i) {
+            const double seconds = timer->run(shapes[i]);
+            if (round > 0 || !in_time(0.7)) taken[i].push_back(seconds);
+        }
     StepProfile profile;
     std::vector<double> spreads;
     for (size_t i = 0; i < shapes.size(); ++i) {
         std::vector<double>& times = taken[i];
         std::sort(times.begin(), times.end());
         if (times.size() > 1) spreads.push_back(times.back() / times.front());
-        if (times.size() > 2) times = std::vector<double>(times.begin() + 1, times.end() - 1);
+        if (times.size() > 2)
+            times = std::vector<double>(times.begin() + 1, times.end() - 1);
+        else if (times.size() == 2)
+            times.pop_back();  // others only make it longer
         double sum = 0;
         for (double t : times) sum += t;
         if (!times.empty()) profile.steps.push_back({shapes[i], sum / static_cast<double>(times.size())});

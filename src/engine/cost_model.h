@@ -74,7 +74,7 @@ struct StepProfile {
 Result<StepProfile> profile_steps(models::Model& model, KvType kv_type, double budget_seconds);
 
 struct ProfileOptions {
-    double seconds = 1.5;
+    double seconds = 2;            // to spend on a new profile
     std::filesystem::path folder;  // where profiles are kept; empty: nowhere
     std::string machine;    // processor, instruction set, threads, ...: what times depend on beside the model
     models::Notice notice;  // may be empty

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "engine/cost_model.h"
 #include "engine/local_engine.h"
 #include "support/hash_model.h"
 
@@ -325,6 +326,23 @@ TEST(Workload, WhoWouldWaitTooLongIsToldWhenToComeBack) {
     EXPECT_GE(refused.error().retry_after, 1.0);
     bench.engine->cancel_all();
     EXPECT_TRUE(bench.quiet());
+}
+
+TEST(Workload, StatisticsSayHowGoodPredictionsWere) {
+    const testing::HashModel described;
+    Bench bench(60, {}, 2ms, std::make_unique<CostModel>(described, KvType::f16));
+    Request request;
+    request.prompt.assign(40, 1);
+    request.sampling.max_tokens = 100;
+    request.sampling.ignore_eos = true;
+    Record record(1);
+    ASSERT_TRUE(bench.engine->submit(request, record.listener()).ok());
+    ASSERT_TRUE(record.wait());
+    ASSERT_TRUE(bench.quiet());
+    const EngineStats stats = bench.engine->stats();
+    EXPECT_GT(stats.prediction_error_p90, 0) << "no step takes exactly as long as the one before";
+    EXPECT_LE(stats.prediction_error_median, stats.prediction_error_p90);
+    EXPECT_LT(stats.prediction_error_median, 0.5) << "a step takes 2 ms and little else";
 }
 
 TEST(Workload, ChoicesShareThePromptsBlocks) {
