@@ -124,6 +124,11 @@ void CostModel::fit() {
             if (errors[i] <= limit) trusted.push_back(rows[i]);
         coefficients_ = fit_non_negative(trusted);
     }
+    // Squares of relative errors draw predictions towards the shortest times; half of the steps should be shorter.
+    std::vector<double> ratios;
+    for (size_t i = 0; i < steps; ++i) ratios.push_back(1 / std::max(dot(rows[i], coefficients_), 1e-3));
+    const double typical = median(std::move(ratios));
+    for (double& c : coefficients_) c *= typical;
 }
 
 double CostModel::error_quantile(double q) const {
