@@ -101,12 +101,13 @@ ActivationLayout activation_layout_for(WeightLayout layout) {
     return ActivationLayout::f32;
 }
 
-size_t activation_row_bytes(ActivationLayout layout, int columns) {
+size_t activation_row_bytes(const KernelTable& table, ActivationLayout layout, int columns) {
     const size_t k = static_cast<size_t>(columns);
     switch (layout) {
         case ActivationLayout::f32:
-        case ActivationLayout::bf16:
             return k * 4;
+        case ActivationLayout::bf16:
+            return k * static_cast<size_t>(table.bf16_bytes);
         case ActivationLayout::int8_256:
             return k / 256 * 340;
         default:

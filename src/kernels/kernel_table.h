@@ -93,6 +93,7 @@ constexpr int attention_partial_keys = 512;
 struct KernelTable {
     const char* name;
     int tile_rows[activation_layouts];
+    int bf16_bytes;  // of a value in ActivationLayout::bf16
 
     // One tile: rows [0, rows) of x (leading dimension ldx) into `out`, laid out as above.
     void (*quantize)(ActivationLayout, const float* x, size_t ldx, int rows, int columns, uint8_t* out);
@@ -127,8 +128,8 @@ struct KernelTable {
 
 // Bytes of scratch a thread needs for gemm() with this layout and input width.
 size_t gemm_scratch_bytes(WeightLayout layout, int columns);
-// Bytes per row of an activation record, at most.
-size_t activation_row_bytes(ActivationLayout layout, int columns);
+// Bytes of a row of activations. Tiles and, for multiples of 256, columns begin at multiples of it.
+size_t activation_row_bytes(const KernelTable& table, ActivationLayout layout, int columns);
 ActivationLayout activation_layout_for(WeightLayout layout);
 
 const KernelTable& kernel_table(Isa isa);  // requires supported(isa)

@@ -75,7 +75,8 @@ const ActivationTiles& Activations::form(Context& context, ActivationLayout layo
     form.first_row.resize(static_cast<size_t>(tiles) + 1);
     for (int t = 0; t <= tiles; ++t)  // equal tiles: 16 rows are 8 + 8, not 12 + 4
         form.first_row[static_cast<size_t>(t)] = static_cast<int>(static_cast<int64_t>(rows_) * t / tiles);
-    const size_t stride = activation_row_bytes(layout, columns_), width = static_cast<size_t>(columns_);
+    const size_t stride = activation_row_bytes(context.table, layout, columns_),
+                 width = static_cast<size_t>(columns_);
     if (form.bytes.size() < stride * static_cast<size_t>(rows_) + 64)
         form.bytes.resize(stride * static_cast<size_t>(rows_) + 64);
     uint8_t* out = align64(form.bytes.data());
@@ -87,7 +88,7 @@ const ActivationTiles& Activations::form(Context& context, ActivationLayout layo
                   n = form.first_row[static_cast<size_t>(t) + 1] - first;
         context.table.quantize(layout, x_ + static_cast<size_t>(first) * width + k0, width, n, k1 - k0,
                                out + stride * static_cast<size_t>(first) +
-                                   activation_row_bytes(layout, k0) * static_cast<size_t>(n));
+                                   activation_row_bytes(context.table, layout, k0) * static_cast<size_t>(n));
     };
     if (tiles >= 4 * context.pool.threads()) {  // a tile is quantised while its rows are in cache
         context.pool.for_each(tiles, std::max(1, 8 / most), [&](int begin, int end, int) {

@@ -8,7 +8,8 @@ namespace deepinfer::kernels {
 #define STRING2(x) #x
 #define STRING(x) STRING2(x)
 
-static constexpr KernelTable make_table(const char* name, decltype(KernelTable::quantize) quantize,
+static constexpr KernelTable make_table(const char* name, int bf16_bytes,
+                                        decltype(KernelTable::quantize) quantize,
                                         decltype(KernelTable::gemm) gemm,
                                         decltype(KernelTable::attention_partials) partials) {
     return {
@@ -16,6 +17,7 @@ static constexpr KernelTable make_table(const char* name, decltype(KernelTable::
         {DEEPINFER_ISA::float_rows, DEEPINFER_ISA::float_rows, DEEPINFER_ISA::block32_rows,
          DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::block32_rows, DEEPINFER_ISA::block32_rows,
          DEEPINFER_ISA::kquant_rows},
+        bf16_bytes,
         quantize,
         gemm,
         DEEPINFER_ISA::gemm_piece_f32,
@@ -35,14 +37,14 @@ static constexpr KernelTable make_table(const char* name, decltype(KernelTable::
 }
 
 extern const KernelTable TABLE_NAME(DEEPINFER_ISA);
-constexpr KernelTable TABLE_NAME(DEEPINFER_ISA) = make_table(STRING(DEEPINFER_ISA), DEEPINFER_ISA::quantize,
-                                                             DEEPINFER_ISA::gemm,
+constexpr KernelTable TABLE_NAME(DEEPINFER_ISA) = make_table(STRING(DEEPINFER_ISA), 4,
+                                                             DEEPINFER_ISA::quantize, DEEPINFER_ISA::gemm,
                                                              DEEPINFER_ISA::attention_partials);
 
 #if defined(DEEPINFER_ISA_AVX512)
 extern const KernelTable table_avx512_bf16;
 constexpr KernelTable table_avx512_bf16 =
-    make_table("avx512_bf16", DEEPINFER_ISA::quantize_bf16, DEEPINFER_ISA::gemm_bf16,
+    make_table("avx512_bf16", 2, DEEPINFER_ISA::quantize_bf16, DEEPINFER_ISA::gemm_bf16,
                DEEPINFER_ISA::attention_partials_bf16);
 #endif
 
