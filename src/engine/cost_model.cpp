@@ -246,7 +246,9 @@ Result<std::unique_ptr<CostModel>> profiled_cost_model(models::Model& model, KvT
     }
     auto profile = profile_steps(model, kv_type, options.seconds);
     if (!profile) return std::move(profile).error();
-    costs->start_from(profile->steps);
+    // From what a later start will read: JSON may cost a number its last bit.
+    const auto as_read = parse_profile(format_profile(key, profile->steps), key);
+    costs->start_from(as_read ? *as_read : profile->steps);
     if (!path.empty() && profile->steady)
         if (const Status written = write_profile(path, key, profile->steps); !written && options.notice)
             options.notice(written.error().message);
