@@ -19,7 +19,7 @@ int64_t now_ns() {
         .count();
 }
 
-int blocks_for(int tokens) { return (tokens + kv::block_tokens - 1) / kv::block_tokens; }
+int blocks_for(int tokens) { return static_cast<int>(kv::blocks_for(tokens)); }
 
 // "135M", "1.5B"
 std::string short_count(uint64_t n) {

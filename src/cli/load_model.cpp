@@ -62,8 +62,7 @@ Result<int32_t> choose_block_count(const LoadOptions& options, const models::Mod
     const uint64_t block = layout.block_bytes;
     std::optional<uint64_t> available = available_memory();
     if (available) *available -= std::min(*available, info.cached_bytes());
-    const uint64_t per_sequence =
-        static_cast<uint64_t>((context + kv::block_tokens - 1) / kv::block_tokens) + 1;
+    const uint64_t per_sequence = static_cast<uint64_t>(kv::blocks_for(context)) + 1;
     uint64_t count = 0;
     if (options.kv_memory_mib > 0) {
         count = (static_cast<uint64_t>(options.kv_memory_mib) << 20) / block;

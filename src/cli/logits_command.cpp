@@ -27,7 +27,7 @@ struct LogitsOptions {
 class Run {
   public:
     static Result<Run> create(models::Model& model, KvType type, int tokens) {
-        const int count = (tokens + kv::block_tokens - 1) / kv::block_tokens;
+        const auto count = static_cast<int>(kv::blocks_for(tokens));
         auto layout = model.kv_layout(type);
         if (!layout) return std::move(layout).error();
         auto blocks = kv::BlockPool::create(*layout, count);

@@ -15,7 +15,7 @@ class Scorer {
   public:
     static Result<Scorer> create(models::Model& model, const kernels::KernelTable& table,
                                  const PerplexityOptions& options) {
-        const int count = (options.chunk + kv::block_tokens - 1) / kv::block_tokens;
+        const auto count = static_cast<int>(kv::blocks_for(options.chunk));
         auto layout = model.kv_layout(options.kv_type);
         if (!layout) return std::move(layout).error();
         auto blocks = kv::BlockPool::create(*layout, count);

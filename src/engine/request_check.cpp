@@ -25,7 +25,7 @@ Status check(const Request& request, const RequestLimits& limits) {
     if (request.choices < 1 || request.choices > std::min(max_choices, limits.max_running))
         return bad("choices must be from 1 to " + std::to_string(std::min(max_choices, limits.max_running)) +
                    ", not " + std::to_string(request.choices));
-    const int64_t needed = (prompt + 1 + kv::block_tokens - 1) / kv::block_tokens + request.choices - 1;
+    const int64_t needed = kv::blocks_for(prompt + 1) + request.choices - 1;
     if (request.choices > 1 && needed > limits.total_blocks)
         return bad(std::to_string(request.choices) + " choices of a prompt of " + std::to_string(prompt) +
                    " tokens need " + std::to_string(needed) + " blocks of KV cache; there are " +

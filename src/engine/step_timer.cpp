@@ -10,7 +10,7 @@ namespace deepinfer::engine {
 namespace {
 
 int32_t blocks_of(const models::ChunkShape& chunk) {
-    return (chunk.position + chunk.rows + kv::block_tokens - 1) / kv::block_tokens;
+    return static_cast<int32_t>(kv::blocks_for(chunk.position + chunk.rows));
 }
 
 }  // namespace
@@ -18,8 +18,7 @@ int32_t blocks_of(const models::ChunkShape& chunk) {
 Result<StepTimer> StepTimer::create(models::Model& model, KvType kv_type, int32_t tokens) {
     auto layout = model.kv_layout(kv_type);
     if (!layout) return std::move(layout).error();
-    auto blocks =
-        kv::BlockPool::create(*layout, std::max(1, (tokens + kv::block_tokens - 1) / kv::block_tokens));
+    auto blocks = kv::BlockPool::create(*layout, std::max(1, static_cast<int32_t>(kv::blocks_for(tokens))));
     if (!blocks) return std::move(blocks).error();
     StepTimer timer(model, std::move(*blocks));
     for (int32_t i = 0; i < timer.blocks_.total(); ++i) timer.table_.push_back(timer.blocks_.allocate());

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/kv_type.h"
@@ -14,6 +15,9 @@
 namespace deepinfer::kv {
 
 constexpr int block_tokens = kv_block_tokens;
+
+// Blocks that hold so many tokens.
+constexpr int64_t blocks_for(int64_t tokens) { return (tokens + block_tokens - 1) / block_tokens; }
 
 struct LayerLayout {
     int kv_heads = 0, head_dim = 0;

@@ -41,9 +41,9 @@ void Step::begin(const Batch& batch, const kv::BlockPool& pool, const kv::Layout
     for (const SequenceChunk& chunk : batch.sequences) {
         first_block.push_back(block_data_.size());
         end_position_ = std::max(end_position_, chunk.position + chunk.rows);
-        const int used = (chunk.position + chunk.rows + kv::block_tokens - 1) / kv::block_tokens;
-        assert(static_cast<size_t>(used) <= chunk.blocks.size());
-        for (int b = 0; b < used; ++b) block_data_.push_back(pool.data(chunk.blocks[static_cast<size_t>(b)]));
+        const auto used = static_cast<size_t>(kv::blocks_for(chunk.position + chunk.rows));
+        assert(used <= chunk.blocks.size());
+        for (size_t b = 0; b < used; ++b) block_data_.push_back(pool.data(chunk.blocks[b]));
         for (int i = 0; i < chunk.rows;) {
             const int position = chunk.position + i,
                       take = std::min(run_tokens - position % run_tokens, chunk.rows - i);
