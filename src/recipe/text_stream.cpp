@@ -31,6 +31,11 @@ std::string StopMatcher::push(std::string_view text) {
 }
 
 // The longest end of held_ that is the beginning of a stop string, in bytes.
+size_t count_characters(std::string_view text) {
+    return static_cast<size_t>(
+        std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
 size_t StopMatcher::held_size() const {
     size_t longest = 0;
     for (const std::string& stop : stops_) {
@@ -51,7 +56,7 @@ TextStream::TextStream(const tokenizer::Tokenizer& tokenizer, std::vector<std::s
 
 std::string TextStream::pass(std::string text) {
     decoded_bytes_ += text.size();
-    for (const char c : text) decoded_characters_ += (c & 0xC0) != 0x80;
+    decoded_characters_ += count_characters(text);
     std::string out = unmatched_tokens_ > 0 ? std::move(text) : matcher_.push(text);
     emitted_bytes_ += out.size();
     return out;

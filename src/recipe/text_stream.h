@@ -22,6 +22,9 @@
 
 namespace deepinfer::recipe {
 
+// Code points of valid UTF-8.
+size_t count_characters(std::string_view text);
+
 // The matching alone, on text.
 class StopMatcher {
   public:

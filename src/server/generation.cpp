@@ -112,7 +112,7 @@ Generation::Generation(std::shared_ptr<const ServedModel> model, GenerationReque
             Choice& choice = choices_.back();
             choice.fresh = request.echoes[i];
             choice.awaits_prompt = wants_logprobs();
-            for (const char c : choice.fresh) choice.echoed_characters += (c & 0xC0) != 0x80;
+            choice.echoed_characters = recipe::count_characters(choice.fresh);
         }
     if (options_.sampling.prompt_logprobs >= 0) echoes_ = std::move(request.echoes);
     if (options_.prompt_logprobs >= 0) prompt_logprobs_.resize(prompts);
@@ -205,7 +205,7 @@ std::vector<api::TokenLogprobs> Generation::echoed(size_t prompt,
         top.resize(std::min(top.size(), static_cast<size_t>(options_.sampling.top_logprobs)));
         const std::string piece = decoder.push(token);
         if (i == 0 && !echoes_[prompt].starts_with(piece)) continue;  // BOS, put before the text
-        for (const char c : piece) characters += (c & 0xC0) != 0x80;
+        characters += recipe::count_characters(piece);
     }
     return result;
 }
