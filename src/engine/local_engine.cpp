@@ -21,6 +21,9 @@ constexpr double averaging_seconds = 5;
 constexpr auto planning_margin = std::chrono::milliseconds(1);
 
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+Clock::duration duration(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 // Without a model of the time every step takes none.
 class NoTimes final : public StepTimes {
@@ -76,9 +79,7 @@ class LocalEngine final : public Engine {
     bool plan_step();
     SequenceView view(const Sequence& s) const;
     Plan decide();
-    void start(const Plan& decision);
     void build(const Plan& decision, std::span<const SequencePtr> chosen, StepInputs& inputs, Flight& flight);
-    void add_samples(const SequencePtr& s, int32_t logits, StepInputs& inputs, Flight& flight);
     void fork(const SequencePtr& parent, int32_t logits, StepInputs& inputs, Flight& flight);
     void sample(const SequencePtr& s, int32_t logits, StepInputs& inputs, Flight& flight);
     Clock::time_point latest_planning() const;
@@ -87,6 +88,7 @@ class LocalEngine final : public Engine {
     void measure(const Flight& flight, const StepResult& result);
     void deliver(Sequence& s, const Result<SampledToken>& sampled);
     void finish(Sequence& s, FinishReason reason, TokenId stop_token = -1, Error error = {});
+    void drop_over();
     void count_finish();
     void end_overdue_and_cancelled(const Mailbox::Orders& orders);
     void allocate_blocks(Sequence& s, int32_t tokens);
@@ -160,12 +162,11 @@ void LocalEngine::run() {
     for (;;) {
         const bool idle = running_.empty() && waiting_.empty() && flights_.empty();
         assert(!idle || blocks_.free() == blocks_.total());  // nothing runs, so nothing may hold a block
-        receive(idle);
-        if (mailbox_.stopping()) break;
         // Who comes while a step is computed may still join the next: it is planned as late as is safe.
         if (flights_.size() == 1 && lane_)
             if (auto result = lane_->wait(latest_planning())) process(std::move(*result));
-        receive(false);
+        receive(idle);
+        if (mailbox_.stopping()) break;
         const bool started = flights_.size() < (lane_ ? 2u : 1u) && plan_step();
         if (!flights_.empty() && (!started || flights_.size() > 1 || !lane_)) process(wait_for_step());
         tell();
@@ -182,10 +183,8 @@ void LocalEngine::run() {
 // When the next step must be planned to be there in time, by the prediction for the one that is computed.
 Clock::time_point LocalEngine::latest_planning() const {
     const Flight& flight = flights_.front();
-    const auto margin = std::max<Clock::duration>(
-        planning_margin,
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(0.15 * flight.predicted)));
-    return flight.expected_end - margin;
+    return flight.expected_end -
+           std::max<Clock::duration>(planning_margin, duration(0.15 * flight.predicted));
 }
 
 // Takes over what other threads sent.
@@ -223,9 +222,7 @@ void LocalEngine::end_overdue_and_cancelled(const Mailbox::Orders& orders) {
     };
     std::for_each(running_.begin(), running_.end(), end);
     std::for_each(waiting_.begin(), waiting_.end(), end);
-    const auto over = [](const SequencePtr& s) { return s->over; };
-    std::erase_if(running_, over);
-    std::erase_if(waiting_, over);
+    drop_over();
 }
 
 SequenceView LocalEngine::view(const Sequence& s) const {
@@ -304,8 +301,7 @@ bool LocalEngine::plan_step() {
     build(decision, chosen, inputs, flight);
     const Clock::time_point now = Clock::now();
     const Clock::time_point start = flights_.empty() ? now : std::max(now, flights_.back().expected_end);
-    flight.expected_end = start + std::chrono::duration_cast<Clock::duration>(
-                                      std::chrono::duration<double>(decision.predicted));
+    flight.expected_end = start + duration(decision.predicted);
     if (trace_)
         trace_->add({"plan", Trace::Lane::engine, begin, now, flight.id,
                      static_cast<int32_t>(inputs.batch.tokens.size()), static_cast<int32_t>(chosen.size()),
@@ -418,7 +414,7 @@ void LocalEngine::process(StepResult result) {
         s->counted += prompt_rows;
         counters_.prompt_tokens_total += static_cast<uint64_t>(prompt_rows);
         if (s->over && !result.skipped) counters_.wasted_rows_total += static_cast<uint64_t>(chunk.rows);
-        if (result.failure && !s->over) finish(*s, FinishReason::error, -1, *result.failure);
+        if (result.failure) finish(*s, FinishReason::error, -1, *result.failure);
         if (result.failure || result.skipped) continue;
         if (Status status = take_scores(*s, scores.first(static_cast<size_t>(scored))); !status)
             finish(*s, FinishReason::error, -1, status.error());
@@ -433,9 +429,7 @@ void LocalEngine::process(StepResult result) {
         else if (!result.skipped)
             deliver(s, result.samples[i]);
     }
-    const auto over = [](const SequencePtr& s) { return s->over; };
-    std::erase_if(running_, over);
-    std::erase_if(waiting_, over);
+    drop_over();
     reclaim();
     if (trace_)
         trace_->add({"process", Trace::Lane::engine, begin, Clock::now(), flight.id, 0,
@@ -455,6 +449,8 @@ void LocalEngine::measure(const Flight& flight, const StepResult& result) {
     }
     const double took = seconds(result.end - result.begin);
     times_->observe(chunks, took);
+    counters_.prediction_error_median = times_->error_quantile(0.5);
+    counters_.prediction_error_p90 = times_->error_quantile(0.9);
     ++counters_.steps_total;
     const auto bound = std::lower_bound(step_row_bounds.begin(), step_row_bounds.end(), rows);
     ++counters_.step_rows[static_cast<size_t>(bound - step_row_bounds.begin())];
@@ -480,7 +476,7 @@ void LocalEngine::deliver(Sequence& s, const Result<SampledToken>& sampled) {
         finish(s, FinishReason::length);
 }
 
-// Tells the listener; the caller takes the sequence out of its queue.
+// tell() will tell the listener; drop_over() takes the sequence out of its queue.
 void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, Error error) {
     if (s.over) return;
     s.over = true;
@@ -507,6 +503,12 @@ void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, E
         ended_.push_back({s.listener, choice, end});
 }
 
+void LocalEngine::drop_over() {
+    const auto over = [](const SequencePtr& s) { return s->over; };
+    std::erase_if(running_, over);
+    std::erase_if(waiting_, over);
+}
+
 void LocalEngine::count_finish() {
     const Clock::time_point now = Clock::now();
     if (last_finish_ != Clock::time_point{}) {
@@ -518,7 +520,7 @@ void LocalEngine::count_finish() {
 }
 
 void LocalEngine::allocate_blocks(Sequence& s, int32_t tokens) {
-    const auto wanted = static_cast<size_t>((tokens + kv::block_tokens - 1) / kv::block_tokens);
+    const auto wanted = static_cast<size_t>(kv::blocks_for(tokens));
     while (s.blocks.size() < wanted) s.blocks.push_back(allocate_block());
 }
 
@@ -576,8 +578,6 @@ void LocalEngine::tell() {
     counters_.blocks_total = blocks_.total();
     counters_.blocks_free = blocks_.free();
     counters_.estimated_wait = estimated_wait();
-    counters_.prediction_error_median = times_->error_quantile(0.5);
-    counters_.prediction_error_p90 = times_->error_quantile(0.9);
     mailbox_.publish(counters_, finished_per_second_ > 0 ? 1 / finished_per_second_ : 0);
     for (const Ended& e : std::exchange(ended_, {})) e.listener->on_finish(e.choice, e.finish);
 }

@@ -77,8 +77,8 @@ class Planner {
             if (out_[static_cast<size_t>(i)] || s.complete || s.tokens - s.computed != 1) continue;
             const int32_t need = extra_blocks(s, 1);
             for (; need > free_blocks_ + coming_blocks_ && youngest > i; --youngest) give_up(youngest);
-            if (need >
-                free_blocks_) {  // waits for a step in flight, or for those that finish; alone it always fits
+            // Waits for a step in flight, or for those that finish; alone it always fits.
+            if (need > free_blocks_) {
                 coming_blocks_ -= std::min(coming_blocks_, need);
                 continue;
             }

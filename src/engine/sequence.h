@@ -36,11 +36,11 @@ struct Sequence {
     Clock::time_point waiting_since;  // when rows of it were planned last, else the arrival
     int32_t skipped = 0;
     TokenHistory history;  // of the tokens drawn so far, also those that are not known here yet
-    int32_t scored =
-        0;  // the prompt's tokens after the first that have log-probabilities, or will by steps in flight
+    // The prompt's tokens after the first that have log-probabilities, or will by steps in flight.
+    int32_t scored = 0;
     std::vector<SampledToken> scores;  // of these, as far as they are known
     bool scores_told = false;
-    bool over = false;  // the listener has been told
+    bool over = false;  // the listener has been told, or will be by LocalEngine::tell()
 
     int32_t known() const { return static_cast<int32_t>(tokens.size()); }
     int32_t length() const { return known() + pending; }
