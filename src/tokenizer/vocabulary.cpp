@@ -58,11 +58,11 @@ void set_symbols(BpeModel& model, const Vocabulary& vocabulary, Spelling spellin
     }
     for (size_t i = 0; i < vocabulary.spellings.size(); ++i) {
         const TokenId id = TokenId(i);
+        if (vocabulary.is_excluded(id)) continue;
         if (const int byte = byte_token_value(vocabulary.spellings[i]); byte >= 0)
             model.byte_token[size_t(byte)] = id;
         const int64_t character = single_char(vocabulary.spellings[i]);
-        if (character >= 0 && !vocabulary.is_excluded(id) &&
-            vocabulary.ids.find(vocabulary.spellings[i]) == id)
+        if (character >= 0 && vocabulary.ids.find(vocabulary.spellings[i]) == id)
             model.character_symbol.set(uint64_t(character), id);
     }
 }

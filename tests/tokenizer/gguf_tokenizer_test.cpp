@@ -181,6 +181,14 @@ TEST(GgufTokenizer, SentencePieceKeepsControlTokensOutOfText) {
     EXPECT_FALSE(tokenizer->strips_leading_space());
 }
 
+TEST(GgufTokenizer, AByteTokenThatIsAControlTokenSpellsNoByte) {
+    Metadata metadata = sentencepiece();
+    std::vector<int64_t> types(275, 1);
+    types[0] = 2, types[1] = types[2] = types[3 + 0xC3] = 3;
+    set_list(metadata, "token_type", types);
+    EXPECT_EQ(load(metadata)->encode("é"), (Ids{259, 0}));
+}
+
 // Long texts are cut where no merge can cross, which must not change ids. In the second vocabulary every
 // character has a token in which a "▁" follows it, so nothing is cut there; those tokens end in a character
 // that the texts do not have.
