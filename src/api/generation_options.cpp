@@ -129,6 +129,9 @@ GenerationOptions parse_generation_options(const Fields& fields) {
             fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()))
         result.seed = static_cast<uint64_t>(*seed);
     result.n = result.best_of = static_cast<int32_t>(fields.integer("n", 1, engine::max_choices).value_or(1));
+    result.priority =
+        static_cast<int32_t>(fields.integer("priority", -limits::priority, limits::priority).value_or(0));
+    result.timeout = fields.number("timeout", limits::shortest_timeout, limits::longest_timeout);
     result.stop = parse_stop(fields);
     result.stream = fields.boolean("stream").value_or(false);
     result.include_usage = parse_include_usage(fields, result.stream);

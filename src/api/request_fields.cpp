@@ -64,6 +64,8 @@ constexpr RequestField table[] = {
     {"prompt_logprobs", both, implemented},
     {"ignore_eos", both, implemented},
     {"stop_token_ids", both, implemented},
+    {"priority", both, implemented},
+    {"timeout", both, implemented},
     {"add_special_tokens", completions, implemented},
     {"parse_special_tokens", completions, implemented},
     {"add_generation_prompt", chat, implemented},

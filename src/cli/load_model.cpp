@@ -223,6 +223,7 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     engine.context_length = context;
     engine.limits.max_running = options.max_running;
     engine.max_waiting = options.max_waiting;
+    engine.tenant_weights = options.tenant_weights;
     engine.limits.max_rows = options.max_rows;
     engine.max_wait_seconds = options.max_wait_seconds;
     engine.async = !options.no_async;

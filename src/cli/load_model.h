@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,7 @@ struct LoadOptions {
     kernels::Compute compute = kernels::Compute::serve;
     std::optional<KvType> kv_type;  // nothing: f16, or f32 when computing in f32
     bool need_tokenizer = true;
+    std::map<std::string, double> tenant_weights;  // EngineOptions::tenant_weights
     double max_wait_seconds = 0;  // for the first step; who would wait longer is refused; 0: nobody
     bool step_times = false;      // predict how long steps take; else only max_rows bounds them
     bool no_profile = false;      // do not compute steps to learn that: it is learned from the first requests

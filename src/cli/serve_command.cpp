@@ -26,6 +26,7 @@ struct ServeOptions {
     std::vector<std::string> api_keys;
     std::string api_key_file, metrics_key, served_model_name, chat_template_file;
     int drain_seconds = 30, log_seconds = 10;
+    double request_timeout = 0;  // seconds; 0: none
     std::string trace_file;
 };
 
@@ -56,13 +57,19 @@ Result<std::string> read_text_file(const std::string& path) {
     return std::move(text).str();
 }
 
-Result<server::HandlerOptions> handler_options(const ServeOptions& options) {
+// Also fills in the tenants' weights.
+Result<server::HandlerOptions> handler_options(ServeOptions& options) {
     server::HandlerOptions result = options.server.handler;
+    result.longest_timeout = options.request_timeout;
     std::vector<std::string> keys = options.api_keys;
     if (!options.api_key_file.empty()) {
-        Result<std::vector<std::string>> more = server::read_key_file(options.api_key_file);
+        Result<std::vector<server::ApiKey>> more = server::read_key_file(options.api_key_file);
         if (!more) return std::move(more).error();
-        keys.insert(keys.end(), more->begin(), more->end());
+        for (server::ApiKey& key : *more) {
+            if (key.weight != 1)
+                options.load.tenant_weights[server::ApiKeys::tenant_name(key.key)] = key.weight;
+            keys.push_back(std::move(key.key));
+        }
     }
     for (const std::string& key : keys)
         if (key.empty()) return Error{ErrorCode::invalid_argument, "an API key must not be empty"};
@@ -181,7 +188,10 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
         ->add_option("--api-key", options->api_keys,
                      "A key that clients must send; may be given several times")
         ->take_all();
-    command->add_option("--api-key-file", options->api_key_file, "A file with one API key per line");
+    command->add_option(
+        "--api-key-file", options->api_key_file,
+        "A file with one API key per line; \"KEY weight=N\" gives it N times the compute of a "
+        "key without when all keys want some");
     command->add_option("--metrics-key", options->metrics_key,
                         "A further key that opens /metrics only (API keys open it, too)");
     command->add_option("--cors-origin", server.handler.cors_origin,
@@ -203,6 +213,11 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
         "--trace", options->trace_file,
         "Record when the engine plans and computes; written to this file at the end, and at /debug/trace "
         "(Chrome's trace format, for chrome://tracing or Perfetto)");
+    command
+        ->add_option("--request-timeout", options->request_timeout,
+                     "Seconds after which a request that is not done is given up; 0: never. Requests may say "
+                     "less with \"timeout\"")
+        ->check(CLI::Range(0.0, 86'400.0));
     command
         ->add_option(
             "--max-wait", options->load.max_wait_seconds,

@@ -3,6 +3,8 @@
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
+#include <charconv>
 #include <fstream>
 
 namespace deepinfer::server {
@@ -24,23 +26,60 @@ std::optional<std::string> ApiKeys::tenant(std::string_view key) const {
     for (const Digest& known : digests_)
         found |= CRYPTO_memcmp(known.data(), given.data(), given.size()) == 0;
     if (!found) return std::nullopt;
+    return name(given);
+}
+
+std::string ApiKeys::tenant_name(std::string_view key) { return name(digest(key)); }
+
+std::string ApiKeys::name(const Digest& digest) {
     constexpr char hex[] = "0123456789abcdef";
     std::string name;
     for (size_t i = 0; i < 8; ++i) {
-        name += hex[given[i] >> 4];
-        name += hex[given[i] & 15];
+        name += hex[digest[i] >> 4];
+        name += hex[digest[i] & 15];
     }
     return name;
 }
 
-Result<std::vector<std::string>> read_key_file(const std::string& path) {
+namespace {
+
+constexpr double least_weight = 0.001, most_weight = 1000;
+
+// "KEY" or "KEY weight=N"; `line` has no white space around it.
+Result<ApiKey> read_key_line(std::string_view line, const std::string& where) {
+    ApiKey result;
+    const size_t end = line.find_first_of(" \t");
+    result.key = line.substr(0, end);
+    if (end == std::string_view::npos) return result;
+    std::string_view rest = line.substr(line.find_first_not_of(" \t", end));
+    constexpr std::string_view name = "weight=";
+    const char* first = rest.data() + std::min(name.size(), rest.size());
+    const char* last = rest.data() + rest.size();
+    const auto [stop, error] = std::from_chars(first, last, result.weight);
+    if (!rest.starts_with(name) || error != std::errc() || stop != last || !(result.weight >= least_weight) ||
+        !(result.weight <= most_weight))
+        return Error{ErrorCode::invalid_argument,
+                     where + ": after the key only weight=N may stand, N from 0.001 to 1000"};
+    return result;
+}
+
+}  // namespace
+
+Result<std::vector<ApiKey>> read_key_file(const std::string& path) {
     std::ifstream file(path);
     if (!file) return Error{ErrorCode::not_found, "cannot read the API key file " + path};
-    std::vector<std::string> keys;
+    std::vector<ApiKey> keys;
+    int number = 0;
     for (std::string line; std::getline(file, line);) {
+        ++number;
         const size_t first = line.find_first_not_of(" \t\r");
         if (first == std::string::npos || line[first] == '#') continue;
-        keys.push_back(line.substr(first, line.find_last_not_of(" \t\r") - first + 1));
+        const std::string_view text =
+            std::string_view(line).substr(first, line.find_last_not_of(" \t\r") - first + 1);
+        Result<ApiKey> key =
+            read_key_line(text, "the API key file " + path + ", line " + std::to_string(number));
+        if (!key) return std::move(key).error();
+        keys.push_back(std::move(*key));
     }
     if (file.bad()) return Error{ErrorCode::io_error, "reading the API key file " + path + " failed"};
     if (keys.empty())

@@ -140,6 +140,10 @@ api::Outcome<bool> Generation::submit(std::vector<std::vector<TokenId>> prompts,
         if (options_.best_of > options_.n)  // what the best are chosen by
             request.sampling.top_logprobs = std::max(request.sampling.top_logprobs, 0);
         request.tenant = tenant;
+        request.priority = options_.priority;
+        if (options_.timeout)
+            request.deadline = start_ + std::chrono::duration_cast<Clock::duration>(
+                                            std::chrono::duration<double>(*options_.timeout));
         request.sampling.seed = options_.seed.value_or(0);
         request.sampling.max_tokens = static_cast<int32_t>(std::min<int64_t>(
             options_.max_tokens.value_or(std::numeric_limits<int32_t>::max()), static_cast<int64_t>(room)));

@@ -126,11 +126,11 @@ std::string Metrics::print(const engine::Engine* engine) const {
         sample(out, "engine_predicted_seconds_total", "", stats.predicted_seconds_total);
         head(out, "engine_prediction_error",
              "Relative error of the predicted times of the latest 512 batches.", "gauge");
-        sample(out, "engine_prediction_error", "{quantile=\"0.5\"}", stats.prediction_error_median);
-        sample(out, "engine_prediction_error", "{quantile=\"0.9\"}", stats.prediction_error_p90);
+        sample(out, "engine_prediction_error", "{share=\"0.5\"}", stats.prediction_error_median);
+        sample(out, "engine_prediction_error", "{share=\"0.9\"}", stats.prediction_error_p90);
         gauge(out, "engine_estimated_wait_seconds",
               "How long a request that came now would wait for its first rows.", stats.estimated_wait);
-        print_histogram(out, "iteration_tokens_total", "Token rows of a batch.", engine::step_row_bounds,
+        print_histogram(out, "iteration_tokens", "Token rows of a batch.", engine::step_row_bounds,
                         stats.step_rows, static_cast<double>(stats.step_rows_total));
     }
     counters(out, "request_success_total", "Requests answered, by the reason they ended.", "finished_reason",

@@ -513,12 +513,24 @@ TEST(KeyFile, SkipsBlanksAndComments) {
     const std::string path = ::testing::TempDir() + "keys.txt";
     {
         FILE* file = std::fopen(path.c_str(), "w");
-        std::fputs("# team\nalpha\n\n  beta \r\n", file);
+        std::fputs("# team\nalpha\n\n  beta \r\ngamma\t weight=2.5\n", file);
         std::fclose(file);
     }
     const auto keys = server::read_key_file(path);
     ASSERT_TRUE(keys.ok());
-    EXPECT_EQ(*keys, (std::vector<std::string>{"alpha", "beta"}));
+    ASSERT_EQ(keys->size(), 3u);
+    EXPECT_EQ((*keys)[0].key + (*keys)[1].key + (*keys)[2].key, "alphabetagamma");
+    EXPECT_EQ((*keys)[1].weight, 1);
+    EXPECT_EQ((*keys)[2].weight, 2.5);
+    for (const char* wrong : {"a wait=2", "a weight=", "a weight=0", "a weight=-1", "a weight=nan",
+                              "a weight=2x", "a weight=1e9", "a b"}) {
+        FILE* file = std::fopen(path.c_str(), "w");
+        std::fputs(wrong, file);
+        std::fclose(file);
+        const auto refused = server::read_key_file(path);
+        ASSERT_FALSE(refused.ok()) << wrong;
+        EXPECT_NE(refused.error().message.find("line 1: "), std::string::npos) << refused.error().message;
+    }
     EXPECT_FALSE(server::read_key_file(path + ".missing").ok());
     std::remove(path.c_str());
 }

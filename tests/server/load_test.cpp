@@ -6,9 +6,7 @@
 #include <fstream>
 #include <random>
 
-#include "engine/local_engine.h"
-#include "server/fixture.h"
-#include "support/hash_model.h"
+#include "server/hash_server.h"
 
 namespace deepinfer::testing {
 namespace {
@@ -30,37 +28,6 @@ size_t resident_bytes() {
     size_t all = 0, resident = 0;
     statm >> all >> resident;
     return resident * 4096;
-}
-
-// A served HashModel; members go in reverse order.
-struct HashServer {
-    HashServer(int32_t blocks, engine::EngineOptions engine_options, std::chrono::microseconds per_step)
-        : model(261, 4096, per_step), pool(1) {
-        block_pool = std::make_unique<kv::BlockPool>(
-            std::move(*kv::BlockPool::create(*model.kv_layout(KvType::f16), blocks)));
-        for (kv::BlockId b = 0; b < blocks; ++b)  // so that memory does not grow by the first use of them
-            std::memset(block_pool->data(b), 0, block_pool->layout().block_bytes);
-        auto served = std::make_shared<server::ServedModel>();
-        served->name = "hash";
-        served->tokenizer = std::make_unique<ByteTokenizer>();
-        served->engine = engine::make_local_engine(model, *block_pool, pool, engine_options);
-        engine = served->engine.get();
-        server::ServerOptions options;
-        options.port = 0;
-        options.max_connections = 4096;
-        server = std::move(*server::Server::start(options));
-        server->set_model(std::move(served));
-    }
-    HashModel model;
-    ThreadPool pool;
-    std::unique_ptr<kv::BlockPool> block_pool;
-    engine::Engine* engine = nullptr;
-    std::unique_ptr<server::Server> server;
-};
-
-bool soon(const std::function<bool()>& condition) {
-    for (int i = 0; i < 5000 && !condition(); ++i) std::this_thread::sleep_for(2ms);
-    return condition();
 }
 
 constexpr const char* stream =
