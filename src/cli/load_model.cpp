@@ -179,8 +179,10 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options) {
     // On one memory node the system may move a thread away from a busy neighbour; on several, what a thread packs it
     // reads from its own node, so it must stay there.
     const Topology topology = Topology::of_this_process();
-    m.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : topology.processors(),
-                                          topology, options.pin.value_or(topology.nodes.size() > 1));
+    auto pool = ThreadPool::create(options.threads > 0 ? options.threads : topology.processors(), topology,
+                                   options.pin.value_or(topology.nodes.size() > 1));
+    if (!pool) return std::move(pool).error();
+    m.pool = std::move(*pool);
     const ThreadPool::PinnedCaller pinned(*m.pool);
     LoadingBar bar(options.quiet, m.name);
     models::LoadOptions load;
@@ -238,8 +240,10 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
         times = std::move(*made);
     }
     if (options.record_trace) loaded.trace = std::make_shared<engine::Trace>();
-    loaded.engine =
+    auto started =
         engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine, std::move(times), loaded.trace);
+    if (!started) return std::move(started).error();
+    loaded.engine = std::move(*started);
     if (!options.quiet) {
         const models::ModelInfo& info = m.model->info();
         std::fprintf(

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/start_thread.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
 #include "cli/stats_log.h"
@@ -135,20 +136,20 @@ int serve(ServeOptions options) {
 
     // Before the model is there, a signal ends the process at once; afterwards the first one drains and the
     // second one ends it at once.
-    std::atomic<bool> serving{false}, done{false};
-    std::thread waiter([&] {
+    std::atomic<bool> serving{false}, stopping{false}, done{false};
+    Result<std::thread> waiter = start_thread("that waits for signals", [&] {
         signals.wait();
         if (!serving) std::_Exit(0);
-        std::thread second([&] {
-            signals.wait();
-            if (!done) std::_Exit(1);
-        });
-        second.detach();
+        stopping = true;
+        stopping.notify_all();
+        signals.wait();
+        if (!done) std::_Exit(1);
     });
+    if (!waiter) return fail(waiter.error());
+    waiter->detach();  // it cannot be joined: from here on the process ends by std::_Exit()
     Result<std::shared_ptr<server::ServedModel>> model = load_served_model(options);
     if (!model) {
-        fail(model.error());
-        std::_Exit(1);  // the waiter cannot be joined
+        std::_Exit(fail(model.error()));
     }
     std::fprintf(stderr, "Serving %s (context %d) on http://%s:%d\n", (*model)->name.c_str(),
                  static_cast<int>((*model)->engine->context_length()),
@@ -158,8 +159,9 @@ int serve(ServeOptions options) {
     server.set_model(std::move(*model));
     serving = true;
     {
-        const StatsLog log(served->engine.get(), options.log_seconds);
-        waiter.join();
+        const auto log = StatsLog::start(served->engine.get(), options.log_seconds);
+        if (!log) std::_Exit(fail(log.error()));
+        stopping.wait(false);
     }
     std::fprintf(stderr, "Shutting down: running answers have %d seconds.\n", options.drain_seconds);
     server.drain(std::chrono::seconds(options.drain_seconds));
@@ -167,7 +169,7 @@ int serve(ServeOptions options) {
     started->reset();
     done = true;
     std::fflush(nullptr);
-    std::_Exit(0);  // the thread that waits for a second signal cannot be joined
+    std::_Exit(0);
 }
 
 }  // namespace

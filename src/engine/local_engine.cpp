@@ -6,6 +6,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "engine/mailbox.h"
 #include "engine/prompt_scores.h"
 #include "engine/request_check.h"
@@ -584,10 +585,16 @@ void LocalEngine::tell() {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_local_engine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool,
-                                          const EngineOptions& options, std::unique_ptr<StepTimes> times,
-                                          std::shared_ptr<Trace> trace) {
-    return std::make_unique<LocalEngine>(model, blocks, pool, options, std::move(times), std::move(trace));
+Result<std::unique_ptr<Engine>> make_local_engine(models::Model& model, kv::BlockPool& blocks,
+                                                  ThreadPool& pool, const EngineOptions& options,
+                                                  std::unique_ptr<StepTimes> times,
+                                                  std::shared_ptr<Trace> trace) {
+    try {
+        return std::unique_ptr<Engine>(
+            std::make_unique<LocalEngine>(model, blocks, pool, options, std::move(times), std::move(trace)));
+    } catch (const std::system_error& error) {
+        return thread_error("of the engine", 0, options.async ? 2 : 1, error);
+    }
 }
 
 }  // namespace deepinfer::engine
