@@ -62,6 +62,7 @@ boost::json::object fields(const BenchResult& result, bool table) {
     const Spread times = spread(ns), rates = spread(ts);
     boost::json::object o;
     o["build_version"] = DEEPINFER_VERSION;
+    o["build_commit"] = DEEPINFER_COMMIT;
     o["cpu_info"] = processor_name();
     o["backends"] = "CPU";
     o["isa"] = result.isa;
@@ -202,7 +203,9 @@ std::string BenchReport::row(const BenchResult& result) {
 
 std::string BenchReport::end() const {
     if (output_ == BenchOutput::json) return "\n]\n";
-    return output_ == BenchOutput::markdown ? "\nbuild: deepinfer " DEEPINFER_VERSION "\n" : "";
+    return output_ == BenchOutput::markdown ? "\nbuild: deepinfer " DEEPINFER_VERSION " (" DEEPINFER_COMMIT
+                                              ")\n"
+                                            : "";
 }
 
 }  // namespace deepinfer::cli

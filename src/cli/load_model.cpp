@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 #include "base/memory_info.h"
 #include "cli/cpu_info.h"
@@ -136,18 +137,18 @@ void add_engine_options(CLI::App& command, LoadOptions& options) {
     add_model_options(command, options);
     command
         .add_option("--context", options.context, "tokens a request can have at most (0: the model's limit)")
-        ->check(CLI::Range(0, 1 << 24));
+        ->check(CLI::Range(0, 1 << 24) &
+                CLI::Validator(
+                    [](const std::string& tokens) {
+                        return tokens == "1" ? "a request of 1 token has no room for an answer: 2 at least"
+                                             : "";
+                    },
+                    "not 1"));
     command
         .add_option("--kv-memory", options.kv_memory_mib,
                     "MiB for the KV cache (0: a quarter of the free memory)")
         ->check(CLI::Range(0, 1 << 24));
-    command
-        .add_option_function<std::string>(
-            "--kv-type", [&options](const std::string& name) { options.kv_type = kv_type_from(name); },
-            "how keys and values are stored: f16 (default), bf16 (faster over long contexts where the "
-            "processor has "
-            "BF16 dot products), q8 (half the memory), f32")
-        ->check(CLI::IsMember({"f16", "bf16", "q8", "f32"}));
+    add_kv_type_options(command, options.kv_type);
 }
 
 CLI::Validator unsigned_number() {
@@ -161,11 +162,26 @@ CLI::Validator unsigned_number() {
         "UINT64");
 }
 
+CLI::Validator real_number(double least, double most) {
+    return CLI::Validator(
+        [least, most](const std::string& text) {
+            double value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const bool good = error == std::errc() && end == text.data() + text.size() && value >= least &&
+                              value <= most;  // not if it is NaN
+            if (good) return std::string();
+            std::ostringstream message;
+            message << "'" << text << "' is not a number from " << least << " to " << most;
+            return message.str();
+        },
+        "NUMBER");
+}
+
 Result<ModelInMemory> load_model_only(const LoadOptions& options) {
     ModelInMemory m;
     const char* forced = std::getenv("DEEPINFER_ISA");
     auto isa = kernels::choose_isa(forced ? forced : "");
-    if (!isa) return std::move(isa).error();
+    if (!isa) return Error{isa.error().code, "DEEPINFER_ISA: " + isa.error().message};
     m.isa = *isa;
     auto checkpoint = checkpoint::Checkpoint::open(options.model);
     if (!checkpoint) return std::move(checkpoint).error();
@@ -246,15 +262,16 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     loaded.engine = std::move(*started);
     if (!options.quiet) {
         const models::ModelInfo& info = m.model->info();
-        std::fprintf(
-            stderr,
-            "%s: %.0f million parameters, %s packed in %s and %s mapped; KV cache of %lld tokens, %s; %d "
-            "threads, %s\n",
-            m.name.c_str(), static_cast<double>(info.parameters) / 1e6,
-            format_bytes(info.weight_bytes).c_str(), to_string(info.weight_place),
-            format_bytes(info.mapped_bytes).c_str(), static_cast<long long>(*count) * kv::block_tokens,
-            format_bytes(static_cast<uint64_t>(*count) * layout.block_bytes).c_str(), m.pool->threads(),
-            kernels::to_string(m.isa));
+        std::fprintf(stderr,
+                     "%s: %.0f million parameters, %s packed in %s and %s mapped; KV cache of %lld tokens, "
+                     "%s, in %s; %d "
+                     "threads, %s\n",
+                     m.name.c_str(), static_cast<double>(info.parameters) / 1e6,
+                     format_bytes(info.weight_bytes).c_str(), to_string(info.weight_place),
+                     format_bytes(info.mapped_bytes).c_str(),
+                     static_cast<long long>(*count) * kv::block_tokens, to_string(layout.type),
+                     format_bytes(static_cast<uint64_t>(*count) * layout.block_bytes).c_str(),
+                     m.pool->threads(), kernels::to_string(m.isa));
     }
     if (!options.quiet && loaded.engine->context_length() < context)
         std::fprintf(

@@ -50,6 +50,8 @@ void add_engine_options(CLI::App& command, LoadOptions& options);
 
 // An unsigned 64-bit number in digits: CLI11 itself takes "-1", and clamps what is too large.
 CLI::Validator unsigned_number();
+// A number in the range; CLI11's own check takes "nan".
+CLI::Validator real_number(double least, double most);
 
 // A model in memory, without an engine. Members are destroyed bottom up.
 struct ModelInMemory {

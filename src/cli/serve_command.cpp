@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 #include "base/start_thread.h"
@@ -115,6 +117,16 @@ void write_trace(const engine::Trace& trace, const std::filesystem::path& path) 
         std::fprintf(stderr, "deepinfer serve: the trace could not be written to %s\n", path.c_str());
 }
 
+// Before the model is loaded: an hour of requests should not end with a trace that cannot be kept.
+Status check_writable(const std::string& path) {
+    std::FILE* file = std::fopen(path.c_str(), "a");
+    if (!file)
+        return Error{ErrorCode::io_error,
+                     "--trace: cannot write " + path + ": " + std::generic_category().message(errno)};
+    std::fclose(file);
+    return {};
+}
+
 int fail(const Error& error) {
     std::fprintf(stderr, "deepinfer serve: %s\n", error.message.c_str());
     return 1;
@@ -124,6 +136,8 @@ int serve(ServeOptions options) {
     const TerminationSignals signals;
     Result<server::HandlerOptions> handler = handler_options(options);
     if (!handler) return fail(handler.error());
+    if (!options.trace_file.empty())
+        if (Status status = check_writable(options.trace_file); !status) return fail(status.error());
     const bool is_open = !handler->keys.required();
     options.server.handler = std::move(*handler);
     Result<std::unique_ptr<server::Server>> started = server::Server::start(options.server);
@@ -219,24 +233,24 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
         ->add_option("--request-timeout", options->request_timeout,
                      "Seconds after which a request that is not done is given up; 0: never. Requests may say "
                      "less with \"timeout\"")
-        ->check(CLI::Range(0.0, 86'400.0));
+        ->check(real_number(0.0, 86'400.0));
     command
         ->add_option(
             "--max-wait", options->load.max_wait_seconds,
             "Requests that would wait longer for their turn, in seconds, are answered with 429; 0: none")
-        ->check(CLI::Range(0.0, 1e6));
+        ->check(real_number(0.0, 1e6));
     command
         ->add_option(
             "--step-ms", options->load.step_ms,
             "Time of a step that nobody's next token waits for: bounds how long a new request waits for it")
         ->capture_default_str()
-        ->check(CLI::Range(1.0, 1e6));
+        ->check(real_number(1.0, 1e6));
     command
         ->add_option(
             "--itl-ms", options->load.itl_ms,
             "Time between the tokens of an answer while prompts are computed beside it; 0: 2.5 times what "
             "it is without")
-        ->check(CLI::Range(0.0, 1e6));
+        ->check(real_number(0.0, 1e6));
     command->add_flag(
         "--no-profile", options->load.no_profile,
         "Do not time a few steps at the start (2 s, kept for the next one): how long steps take "

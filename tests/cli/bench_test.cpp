@@ -118,6 +118,7 @@ TEST(Bench, FieldsAsLlamaBenchHasThem) {
                                                       {20, 0, 64}, {70, 0, 64}, {0, 3, 64}, {5, 2, 64}};
     for (size_t i = 0; i < found.size(); ++i) {
         const auto& row = found[i];
+        EXPECT_FALSE(row.at("build_commit").as_string().empty());
         EXPECT_EQ(row.at("n_prompt"), expected[i][0]) << i;
         EXPECT_EQ(row.at("n_gen"), expected[i][1]) << i;
         EXPECT_EQ(row.at("n_depth"), expected[i][2]) << i;
@@ -253,7 +254,7 @@ TEST(Bench, OtherOutputs) {
     outcome =
         run_command(add_bench_command, {"bench", "-m", tiny, "-p", "4", "-n", "2", "-r", "1", "-o", "csv"});
     EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3) << outcome.out;
-    EXPECT_TRUE(outcome.out.starts_with("build_version,cpu_info,")) << outcome.out;
+    EXPECT_TRUE(outcome.out.starts_with("build_version,build_commit,cpu_info,")) << outcome.out;
 }
 
 TEST(Bench, FailuresAreSaid) {
