@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/cpu_quota.h"
 #include "base/start_thread.h"
 
 namespace deepinfer {
@@ -108,7 +109,7 @@ ThreadPool::ThreadPool(int threads, const Topology& topology, bool pin) : spin_u
     try {
         for (int i = 1; i < count; ++i) workers_.emplace_back([this, i] { work(i); });
     } catch (const std::system_error& error) {
-        const int started = threads() - 1;
+        const auto started = static_cast<int>(workers_.size());
         end_workers();
         throw std::runtime_error(thread_error("that compute", started, count - 1, error).message);
     }
@@ -248,6 +249,6 @@ void ThreadPool::work(int thread) {
     }
 }
 
-int available_processors() { return Topology::of_this_process().processors(); }
+int available_processors() { return threads_within(Topology::of_this_process().processors(), cpu_quota()); }
 
 }  // namespace deepinfer

@@ -137,7 +137,7 @@ class ThreadPool {
     std::vector<std::thread> workers_;
 };
 
-// Processors this process may run on.
+// Processors this process may run on, or fewer if its control group's quota does not keep them busy.
 int available_processors();
 
 }  // namespace deepinfer

@@ -98,10 +98,10 @@ Status BenchSession::check(const std::string& model, std::span<const BenchTest> 
     const auto config = models::read_config(**file);
     if (!config) return Error{config.error().code, model + ": " + config.error().message};
     for (const BenchTest& test : tests) {
-        if (test.longest() > config->context_length)
+        if (test.longest() > config->context)
             return Error{ErrorCode::invalid_argument, model + ": " + std::to_string(test.longest()) +
                                                           " tokens are more than the model's context of " +
-                                                          std::to_string(config->context_length)};
+                                                          std::to_string(config->context)};
         if (!kv_type_fits(test.kv_type, config->head_dim))
             return Error{ErrorCode::invalid_argument,
                          model + ": its heads of " + std::to_string(config->head_dim) +

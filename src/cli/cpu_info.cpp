@@ -37,7 +37,11 @@ Result<std::string> cpu_info() {
     const auto chosen = kernels::choose_isa(forced ? forced : "");
     if (!chosen) return Error{chosen.error().code, "DEEPINFER_ISA: " + chosen.error().message};
     std::string text = "processor:    " + processor_name() + "\n";
-    text += "threads:      " + std::to_string(available_processors()) + "\n";
+    const int processors = Topology::of_this_process().processors(), threads = available_processors();
+    text += "threads:      " + std::to_string(threads);
+    if (threads < processors)
+        text += " of " + std::to_string(processors) + " processors, by the quota of the control group";
+    text += "\n";
     const auto memory = available_memory();
     text += "memory:       " + (memory ? format_bytes(*memory) + " available" : "unknown") + "\n";
     text += "huge pages:   " + huge_pages() + "\n";

@@ -124,7 +124,10 @@ void add_model_options(CLI::App& command, LoadOptions& options) {
         ->required();
     command.add_option("--weight-file", options.weight_file,
                        "keep the packed weights in this file, for the next start and other processes");
-    command.add_option("--threads,-t", options.threads, "threads that compute (0: all processors)")
+    command
+        .add_option(
+            "--threads,-t", options.threads,
+            "threads that compute (0: all processors, or as many as the quota of a container keeps busy)")
         ->check(CLI::Range(0, 1024));
     command
         .add_option_function<std::string>(
@@ -195,7 +198,7 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options) {
     // On one memory node the system may move a thread away from a busy neighbour; on several, what a thread packs it
     // reads from its own node, so it must stay there.
     const Topology topology = Topology::of_this_process();
-    auto pool = ThreadPool::create(options.threads > 0 ? options.threads : topology.processors(), topology,
+    auto pool = ThreadPool::create(options.threads > 0 ? options.threads : available_processors(), topology,
                                    options.pin.value_or(topology.nodes.size() > 1));
     if (!pool) return std::move(pool).error();
     m.pool = std::move(*pool);
