@@ -122,8 +122,14 @@ void add_model_options(CLI::App& command, LoadOptions& options) {
         .add_option("--model,-m", options.model,
                     "GGUF file, safetensors file, or folder with config.json and safetensors")
         ->required();
-    command.add_option("--weight-file", options.weight_file,
-                       "keep the packed weights in this file, for the next start and other processes");
+    auto* weight_file =
+        command.add_option("--weight-file", options.weight_file,
+                           "keep the packed weights in this file, for the next start and other processes");
+    command
+        .add_flag(
+            "--verify-weight-file", options.verify_weight_file,
+            "read the whole weight file and compare it with its checksum; build it again if it is damaged")
+        ->needs(weight_file);
     command
         .add_option(
             "--threads,-t", options.threads,
@@ -208,6 +214,7 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options) {
     load.compute = options.compute;
     load.isa = m.isa;
     load.weight_file = options.weight_file;
+    load.verify_weight_file = options.verify_weight_file;
     load.notice = [&bar](const std::string& line) { bar.say(line); };
     load.progress = [&bar](uint64_t done, uint64_t total) { bar.update(done, total); };
     auto model = models::Model::load(*m.checkpoint, *m.pool, load);
