@@ -173,9 +173,8 @@ void LocalEngine::run() {
         tell();
     }
     while (!flights_.empty()) process(wait_for_step());
-    const auto cancel = [this](const SequencePtr& s) { finish(*s, FinishReason::cancelled); };
-    std::for_each(running_.begin(), running_.end(), cancel);
-    std::for_each(waiting_.begin(), waiting_.end(), cancel);
+    for (const SequencePtr& s : running_) finish(*s, FinishReason::cancelled);
+    for (const SequencePtr& s : waiting_) finish(*s, FinishReason::cancelled);
     running_.clear();
     waiting_.clear();
     tell();
@@ -591,7 +590,7 @@ Result<std::unique_ptr<Engine>> make_local_engine(models::Model& model, kv::Bloc
                                                   std::shared_ptr<Trace> trace) {
     try {
         return std::unique_ptr<Engine>(
-            std::make_unique<LocalEngine>(model, blocks, pool, options, std::move(times), std::move(trace)));
+            new LocalEngine(model, blocks, pool, options, std::move(times), std::move(trace)));
     } catch (const std::system_error& error) {
         return thread_error("of the engine", 0, options.async ? 2 : 1, error);
     }
