@@ -176,7 +176,11 @@ TEST(Bench, BytesOfAStepAreWeightsAndTheKeysAndValuesBefore) {
                              "1", "--no-warmup", "--bandwidth"});
     ASSERT_EQ(found.size(), 8u);
     const auto bytes = [&](size_t i) { return found[i].at("bytes_per_step").to_number<int64_t>(); };
-    const auto model = load_model_only({.model = tiny, .need_tokenizer = false, .quiet = true});
+    LoadOptions load;
+    load.model = tiny;
+    load.need_tokenizer = false;
+    load.quiet = true;
+    const auto model = load_model_only(load);
     ASSERT_TRUE(model.ok());
     const auto layout = model->model->kv_layout(KvType::f16);
     ASSERT_TRUE(layout.ok());

@@ -54,10 +54,11 @@ TEST(Inspect, GgufAsJson) {
 TEST(Inspect, WeightFiles) {
     const std::filesystem::path path =
         std::filesystem::temp_directory_path() / ("deepinfer_inspect_" + std::to_string(getpid()));
-    const LoadOptions options{.model = kModels + "gguf/llama-bf16.gguf",
-                              .weight_file = path,
-                              .need_tokenizer = false,
-                              .quiet = true};
+    LoadOptions options;
+    options.model = kModels + "gguf/llama-bf16.gguf";
+    options.weight_file = path;
+    options.need_tokenizer = false;
+    options.quiet = true;
     ASSERT_TRUE(load_model_only(options).ok());
     Outcome outcome = inspect({path});
     EXPECT_EQ(outcome.code, 0) << outcome.err;

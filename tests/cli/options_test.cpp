@@ -66,8 +66,12 @@ TEST(Options, KvTypes) {
 
 TEST(Options, TheStartUpLineSaysHowKeysAndValuesAreStored) {
     testing::internal::CaptureStderr();
-    const auto loaded =
-        load_model({.model = tiny, .kv_memory_mib = 1, .kv_type = KvType::bf16, .need_tokenizer = false});
+    LoadOptions options;
+    options.model = tiny;
+    options.kv_memory_mib = 1;
+    options.kv_type = KvType::bf16;
+    options.need_tokenizer = false;
+    const auto loaded = load_model(options);
     const std::string text = testing::internal::GetCapturedStderr();
     ASSERT_TRUE(loaded.ok());
     EXPECT_NE(text.find(" tokens, bf16, "), std::string::npos) << text;
