@@ -211,7 +211,7 @@ Result<WeightFile> open_any_weight_file(const fs::path& path) {
 
 Status verify(const WeightFile& file, ThreadPool& pool) {
     if (checksum(file.data(), file.header.identity.data_bytes, pool) == file.header.data_checksum) return {};
-    return Error{ErrorCode::corrupt_data, "its packed weights are damaged: they do not match their checksum"};
+    return Error{ErrorCode::corrupt_data, "its packed weights do not match their checksum"};
 }
 
 Status read_in(const WeightFile& file, ThreadPool& pool, const Progress& progress) {

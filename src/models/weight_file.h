@@ -37,8 +37,8 @@ struct WeightFile {
 // and must not be replaced, io_error.
 Result<WeightFile> open_weight_file(const std::filesystem::path& path, const WeightIdentity& wanted);
 
-// Reads all packed weights and compares them with the checksum in the header; corrupt_data if they differ. This costs about
-// a tenth of a second per GB, as much as mapping them, so it is done when asked for.
+// Reads all packed weights and compares them with the checksum in the header; corrupt_data if they differ. Takes about as
+// long as reading memory at half its speed, a noticeable part of a start, so it is done when asked for.
 Status verify(const WeightFile& file, ThreadPool& pool);
 
 // Whether the file starts as weight files do. False for files that cannot be read.
