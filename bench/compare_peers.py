@@ -76,7 +76,7 @@ class Ours(Program):
     def bench(self, model, *options):
         done = self.run([self.binary, "bench", "-m", model, "-t", str(self.threads), "-r", "1", "-o", "json", *options,
                          *self.extra])
-        return json.loads(done.stdout)[0]
+        return measuring.results(done, self.binary)[0]
 
     def prompt(self, model, tokens):
         return self.bench(model, "-p", str(tokens), "-n", "0")["avg_ts"]
@@ -102,14 +102,16 @@ class Peer(Program):
     def __init__(self, text, arguments):
         first, *others = text.split(",")
         name, _, bench = first.partition("=")
-        tools = dict(part.split("=", 1) for part in others)
-        if not bench or set(tools) - {"batched", "completion"}:
+        tools = dict(part.partition("=")[::2] for part in others)
+        if not bench or not all(tools.values()) or set(tools) - {"batched", "completion"}:
             sys.exit(f"--peer {text}: NAME=LLAMA_BENCH[,batched=PROGRAM][,completion=PROGRAM] is wanted")
         super().__init__(name, arguments)
         self.tools = {"bench": bench, **tools}
         for path in self.tools.values():
-            if not os.access(path, os.X_OK):
-                sys.exit(f"--peer {text}: {path} is no program")
+            try:
+                measuring.program_path(path)
+            except argparse.ArgumentTypeError as error:
+                sys.exit(f"--peer {text}: {error}")
         self.extra = arguments.peer_options.split()
         self.help = self.help_of(bench)
         if not self.has("-p"):
@@ -136,7 +138,10 @@ class Peer(Program):
         tool = self.tool("bench")
         done = self.run([tool, "-m", model, "-t", str(self.threads), "-r", str(repetitions), "-o", "json", *options, *self.extra],
                         self.environment(tool))
-        return json.loads(done.stdout[done.stdout.index("["):])[-1]
+        try:
+            return json.loads(done.stdout[done.stdout.index("["):])[-1]
+        except (ValueError, IndexError) as error:
+            raise Unable(f"{tool} printed no list of results") from error
 
     def prompt(self, model, tokens):
         return self.bench(model, "-p", str(tokens), "-n", "0")["avg_ts"]
@@ -275,16 +280,16 @@ def table_row(entry, peers):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--deepinfer", required=True, help="our program")
+    parser.add_argument("--deepinfer", required=True, type=measuring.program_path, help="our program")
     parser.add_argument("--peer", action="append", default=[], help="see above; may be repeated")
-    parser.add_argument("--model", action="append", required=True)
+    parser.add_argument("--model", action="append", required=True, type=measuring.model_path)
     parser.add_argument("--works", default="pp512,tg128", help="separated by commas, or all")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--pairs", type=int, default=5, help="turns of every program")
     parser.add_argument("--bench-options", default="", help="more options for deepinfer bench, such as '--kv-type f32'")
     parser.add_argument("--peer-options", default="", help="more options for the peers' llama-bench, such as '-fa 1'")
-    parser.add_argument("--out", help="write every single measurement as JSON")
-    parser.add_argument("--markdown", help="write the table")
+    parser.add_argument("--out", type=measuring.writable_path, help="write every single measurement as JSON")
+    parser.add_argument("--markdown", type=measuring.writable_path, help="write the table")
     arguments = parser.parse_args()
     arguments.works = ALL if arguments.works == "all" else arguments.works.split(",")
     for work in arguments.works:
@@ -328,4 +333,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    measuring.run_main(main)

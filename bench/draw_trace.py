@@ -12,12 +12,17 @@ import argparse
 import json
 import math
 
+import measuring
+
 COLORS = {"compute": "#4878a8", "skipped": "#bbbbbb", "plan": "#d98c3f", "process": "#6aa56a"}
 
 
 def events(path):
     with open(path, encoding="utf-8") as file:
-        found = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X"]
+        try:
+            found = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise SystemExit(f"{path} is no trace of deepinfer serve --trace") from error
     if not found:
         raise SystemExit("the trace has no events")
     return sorted(found, key=lambda e: e["ts"])
@@ -78,9 +83,9 @@ def predicted(found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trace")
-    parser.add_argument("--lanes")
-    parser.add_argument("--predicted")
+    parser.add_argument("trace", type=measuring.model_path)
+    parser.add_argument("--lanes", type=measuring.writable_path)
+    parser.add_argument("--predicted", type=measuring.writable_path)
     parser.add_argument("--from", dest="begin", type=float, default=0)
     parser.add_argument("--length", type=float, default=0.5)
     args = parser.parse_args()
@@ -93,4 +98,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    measuring.run_main(main)

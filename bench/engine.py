@@ -10,7 +10,6 @@ than a model's context are left out.
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -33,7 +32,7 @@ def bench(arguments, model, threads, *options):
             raise
         print(f"{Path(model).stem}, {threads} threads, {' '.join(options)}: longer than the context, left out")
         return None
-    row = json.loads(done.stdout)[0]
+    row = measuring.results(done, arguments.deepinfer)[0]
     row["other_load"] = done.other_load
     return row
 
@@ -122,22 +121,19 @@ def draw(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--deepinfer", required=True)
-    parser.add_argument("--model", action="append", required=True)
+    parser.add_argument("--deepinfer", required=True, type=measuring.program_path)
+    parser.add_argument("--model", action="append", required=True, type=measuring.model_path)
     parser.add_argument("--threads", type=numbers, default=[1, 2])
     parser.add_argument("--prompts", type=numbers, default=[512, 4096, 16384])
     parser.add_argument("--sequences", type=numbers, default=[1, 4, 8, 16])
     parser.add_argument("--generate", type=int, default=128, help="tokens decoded")
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--out", help="write all rows as JSON")
-    parser.add_argument("--svg", help="draw them")
+    parser.add_argument("--out", type=measuring.writable_path, help="write all rows as JSON")
+    parser.add_argument("--svg", type=measuring.writable_path, help="draw them")
     arguments = parser.parse_args()
     before = measuring.idle_load()
     measuring.warn_if_busy(before)
-    try:
-        rows = measure(arguments)
-    except measuring.Failed as error:
-        sys.exit(str(error))
+    rows = measure(arguments)
     if arguments.out:
         Path(arguments.out).write_text(json.dumps({"load_before": before, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     if arguments.svg:
@@ -145,4 +141,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    measuring.run_main(main)

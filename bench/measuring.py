@@ -1,5 +1,7 @@
 """Runs a program once and says what it took, and how busy the machine was with other things meanwhile."""
 
+import argparse
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +13,36 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Failed(Exception):
-    """A program that did not end with status 0; the text is its standard error's end."""
+    """A program that could not be started, or did not end with status 0; the text says why in its last line."""
+
+
+def program_path(text):
+    """For argparse, as the two below: what is missing is said before anything is measured."""
+    if not os.path.isfile(text) or not os.access(text, os.X_OK):
+        raise argparse.ArgumentTypeError(f"{text} is no program")
+    return text
+
+
+def model_path(text):
+    if not os.access(text, os.R_OK):
+        raise argparse.ArgumentTypeError(f"{text} cannot be read")
+    return text
+
+
+def writable_path(text):
+    try:
+        with open(text, "a", encoding="utf-8"):
+            return text
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: {error.strerror}") from error
+
+
+def run_main(main):
+    """What went wrong outside is a line, not a traceback."""
+    try:
+        main()
+    except (Failed, OSError) as error:
+        sys.exit(f"{os.path.basename(sys.argv[0])}: {error}")
 
 
 @dataclass
@@ -33,8 +64,11 @@ def busy_seconds():
 def run(command, environment=None):
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         busy, start = busy_seconds(), time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL,
-                                   env={**os.environ, **(environment or {})})
+        try:
+            process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL,
+                                       env={**os.environ, **(environment or {})})
+        except OSError as error:
+            raise Failed(f"cannot run {command[0]}: {error.strerror}") from error
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -47,6 +81,14 @@ def run(command, environment=None):
         raise Failed(f"{' '.join(map(str, command))}\nended with status {process.returncode}:\n{texts[1].strip()[-2000:]}")
     load = max(0.0, others / seconds / os.cpu_count()) if seconds > 0.2 else 0.0  # /proc/stat counts in hundredths
     return Run(texts[0], texts[1], seconds, usage.ru_maxrss * 1024, load)
+
+
+def results(done, program):
+    """The JSON that a program printed."""
+    try:
+        return json.loads(done.stdout)
+    except ValueError as error:
+        raise Failed(f"{program} printed no results: is it the right program?") from error
 
 
 def idle_load(seconds=1.0):

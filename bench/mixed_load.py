@@ -23,6 +23,8 @@ import threading
 import time
 import urllib.parse
 
+import measuring
+
 
 class Server:
     def __init__(self, url, model):
@@ -40,8 +42,11 @@ class Server:
         if self.model:
             body["model"] = self.model
         begin = time.monotonic()
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-        response = connection.getresponse()
+        try:
+            connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise measuring.Failed(f"no answer from {self.address[0]}:{self.address[1]}: {error}") from error
         if response.status != 200:
             raise SystemExit(f"status {response.status}: {response.read(500)!r}")
         times = []
@@ -133,7 +138,7 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--every", type=float, default=1.0, help="seconds between short prompts")
     parser.add_argument("--stream-tokens", type=int, default=20000)
-    parser.add_argument("--out")
+    parser.add_argument("--out", type=measuring.writable_path)
     args = parser.parse_args()
     out = measure(Server(args.url, args.model), args)
     text = json.dumps(out, indent=1)
@@ -144,4 +149,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    measuring.run_main(main)

@@ -15,8 +15,8 @@ import argparse
 import json
 import math
 
+import measuring
 from draw_trace import svg, text
-from measuring import Failed, run as run_program
 
 COLORS = ["#4878a8", "#d98c3f", "#6aa56a", "#a05195"]
 
@@ -67,21 +67,18 @@ def scatter(runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--program", default="build/release/bench/step_times")
+    parser.add_argument("models", nargs="+", metavar="MODEL", type=measuring.model_path)
+    parser.add_argument("--program", default="build/release/bench/step_times", type=measuring.program_path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--json")
-    parser.add_argument("--svg")
+    parser.add_argument("--json", type=measuring.writable_path)
+    parser.add_argument("--svg", type=measuring.writable_path)
     args = parser.parse_args()
     runs = []
     for model in args.models:
         command = [args.program, "--model", model, "--rounds", str(args.rounds), "--threads", str(args.threads)]
-        try:
-            program = run_program(command)
-        except Failed as error:
-            raise SystemExit(str(error)) from error
-        run = json.loads(program.stdout)
+        program = measuring.run(command)
+        run = measuring.results(program, args.program)
         run["errors"] = summary(run["steps"])
         run["other_load"] = program.other_load
         runs.append(run)
@@ -99,4 +96,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    measuring.run_main(main)

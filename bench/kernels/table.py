@@ -18,9 +18,14 @@ def read(paths):
     """{name: {counter: median of the repetitions}}, and the context of the first file."""
     values, context = defaultdict(lambda: defaultdict(list)), None
     for path in paths:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
-        context = context or data["context"]
+        try:
+            with open(path, encoding="utf-8") as file:
+                data = json.load(file)
+            context = context or data["context"]
+        except OSError as error:
+            sys.exit(f"table.py: {error}")
+        except (ValueError, KeyError, TypeError):
+            sys.exit(f"table.py: {path} is no output of kernel_bench --benchmark_out")
         for entry in data["benchmarks"]:
             if entry.get("run_type") == "aggregate" or entry.get("error_occurred"):
                 continue

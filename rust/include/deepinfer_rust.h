@@ -5,7 +5,6 @@
 #ifndef DEEPINFER_RUST_H
 #define DEEPINFER_RUST_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,9 +26,18 @@ void deepinfer_template_free(DeepinferTemplate* compiled);
 
 /* Renders with the members of the JSON object `context` as variables. `unix_seconds` is what strftime_now() shows
  * (UTC). `fuel` bounds instructions and bytes produced (one unit: one instruction or 64 bytes), `max_output_bytes` the
- * text. True: *result is the text; false: *result says what went wrong. */
-bool deepinfer_template_render(const DeepinferTemplate* compiled, const char* context, size_t context_size,
-                               int64_t unix_seconds, uint64_t fuel, size_t max_output_bytes, DeepinferText* result);
+ * text, `max_milliseconds` the time, which is only then needed when neither counts what keeps the engine busy: what took
+ * longer goes on on a thread of its own, and until it ends, further calls with this template are too slow at once.
+ * *result is the text, or says what went wrong. */
+typedef enum DeepinferRendered {
+    DEEPINFER_RENDERED = 0,
+    DEEPINFER_RENDERING_FAILED = 1,
+    DEEPINFER_RENDERING_TOO_SLOW = 2,
+} DeepinferRendered;
+DeepinferRendered deepinfer_template_render(const DeepinferTemplate* compiled, const char* context,
+                                            size_t context_size, int64_t unix_seconds, uint64_t fuel,
+                                            size_t max_output_bytes, uint32_t max_milliseconds,
+                                            DeepinferText* result);
 
 void deepinfer_text_free(DeepinferText text);
 

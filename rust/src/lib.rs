@@ -8,8 +8,9 @@ mod template;
 
 use std::os::raw::c_char;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::time::Duration;
 
-use template::{ChatTemplate, RenderLimits};
+use template::{ChatTemplate, Failure, RenderLimits};
 
 /// A text that Rust allocated and `deepinfer_text_free` frees. Not NUL-terminated.
 #[repr(C)]
@@ -83,15 +84,27 @@ pub unsafe extern "C" fn deepinfer_template_render(
     unix_seconds: i64,
     fuel: u64,
     max_output_bytes: usize,
+    max_milliseconds: u32,
     result: *mut DeepinferText,
-) -> bool {
-    let limits = RenderLimits { fuel, max_output_bytes };
+) -> DeepinferRendered {
+    let limits = RenderLimits { fuel, max_output_bytes, time: Duration::from_millis(max_milliseconds.into()) };
     let rendered = guarded(|| {
-        (*compiled).render(utf8(context_json, context_size, "the context")?, unix_seconds, limits)
+        Ok((*compiled).render(utf8(context_json, context_size, "the context")?, unix_seconds, limits))
     });
-    let ok = rendered.is_ok();
-    *result = DeepinferText::new(rendered.unwrap_or_else(|message| message));
-    ok
+    let (outcome, text) = match rendered.unwrap_or_else(|message| Err(Failure::from(message))) {
+        Ok(text) => (DeepinferRendered::Ok, text),
+        Err(failure) if failure.too_slow => (DeepinferRendered::TooSlow, failure.message),
+        Err(failure) => (DeepinferRendered::Failed, failure.message),
+    };
+    *result = DeepinferText::new(text);
+    outcome
+}
+
+#[repr(C)]
+pub enum DeepinferRendered {
+    Ok = 0,
+    Failed = 1,
+    TooSlow = 2,
 }
 
 /// # Safety

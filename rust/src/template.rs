@@ -6,11 +6,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 
+use crate::guarded;
 use crate::python;
 use crate::strftime::strftime;
 
@@ -20,18 +24,34 @@ const NOW: &str = "__unix_seconds";
 const RECURSION_LIMIT: usize = 100;
 /// Templates in the field stay below 64 KiB. Compiling may take time that grows with the square of the size.
 const MAX_TEMPLATE_BYTES: usize = 128 << 10;
+const COMPILE_TIME: Duration = Duration::from_secs(10);
 const DEEP_STACK_BYTES: usize = 512 << 20;
 /// What compiling may need: an operator of one byte ("-") is a level of recursion through the parser.
 const STACK_BYTES_PER_SOURCE_BYTE: usize = 4 << 10;
 
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    runaways: Arc<AtomicUsize>,
+}
+
+/// What went wrong, and whether it was a limit of time.
+#[derive(Debug)]
+pub struct Failure {
+    pub message: String,
+    pub too_slow: bool,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Failure { message, too_slow: false }
+    }
 }
 
 #[derive(Clone, Copy)]
 pub struct RenderLimits {
     pub fuel: u64,
     pub max_output_bytes: usize,
+    pub time: Duration,
 }
 
 impl ChatTemplate {
@@ -40,7 +60,8 @@ impl ChatTemplate {
         if source.len() > MAX_TEMPLATE_BYTES {
             return Err(format!("the chat template has {} bytes; the limit is {MAX_TEMPLATE_BYTES}", source.len()));
         }
-        on_deep_stack(&|stack_bytes| {
+        let source = source.to_string();
+        let compiled = on_deep_stack(COMPILE_TIME, &Arc::default(), move |stack_bytes| {
             let most = stack_bytes / STACK_BYTES_PER_SOURCE_BYTE;
             if source.len() > most {
                 return Err(format!(
@@ -48,8 +69,9 @@ impl ChatTemplate {
                     source.len()
                 ));
             }
-            ChatTemplate::compile_here(source)
-        })
+            ChatTemplate::compile_here(&source)
+        });
+        compiled.map_err(|failure| failure.message)
     }
 
     fn compile_here(source: &str) -> Result<ChatTemplate, String> {
@@ -76,23 +98,32 @@ impl ChatTemplate {
             strftime(format, now).map_err(|message| Error::new(ErrorKind::InvalidOperation, message))
         });
         environment.add_template_owned(NAME, replace_generation_tags(source)).map_err(describe)?;
-        Ok(ChatTemplate { environment })
+        Ok(ChatTemplate { environment, runaways: Arc::default() })
     }
 
     /// A template can nest values as deeply as its fuel lasts, and freeing such a value recurses.
-    pub fn render(&self, context_json: &str, unix_seconds: i64, limits: RenderLimits) -> Result<String, String> {
-        on_deep_stack(&|_| self.render_here(context_json, unix_seconds, limits))
+    pub fn render(&self, context_json: &str, unix_seconds: i64, limits: RenderLimits) -> Result<String, Failure> {
+        let end = Instant::now() + limits.time;
+        // Fuel belongs to the environment; a clone of it shares the compiled template.
+        let (environment, context_json) = (self.environment.clone(), context_json.to_string());
+        on_deep_stack(limits.time, &self.runaways, move |_| {
+            ChatTemplate::render_here(environment, &context_json, unix_seconds, limits, end)
+        })
     }
 
-    fn render_here(&self, context_json: &str, unix_seconds: i64, limits: RenderLimits) -> Result<String, String> {
+    fn render_here(
+        mut environment: Environment<'static>,
+        context_json: &str,
+        unix_seconds: i64,
+        limits: RenderLimits,
+        end: Instant,
+    ) -> Result<String, String> {
         let mut context: BTreeMap<String, Value> =
             serde_json::from_str(context_json).map_err(|error| format!("the context is not a JSON object: {error}"))?;
         context.insert(NOW.to_string(), Value::from(unix_seconds));
-        // Fuel belongs to the environment; a clone of it shares the compiled template.
-        let mut environment = self.environment.clone();
         environment.set_fuel(Some(limits.fuel));
         let template = environment.get_template(NAME).map_err(describe)?;
-        let mut output = LimitedOutput { bytes: Vec::new(), limit: limits.max_output_bytes, exceeded: false };
+        let mut output = LimitedOutput { bytes: Vec::new(), limit: limits.max_output_bytes, exceeded: false, end };
         let rendered = template.render_captured_to(Value::from(context), &mut output).map(drop);
         if output.exceeded {
             return Err(format!("the rendered prompt exceeds {} bytes", limits.max_output_bytes));
@@ -102,25 +133,67 @@ impl ChatTemplate {
     }
 }
 
-/// Runs `work(stack_bytes)` on a thread of its own. The stack is address space that is only backed by memory when used.
-fn on_deep_stack<T: Send>(work: &(dyn Fn(usize) -> Result<T, String> + Sync)) -> Result<T, String> {
-    std::thread::scope(|scope| {
-        let spawn = |stack_bytes| {
-            std::thread::Builder::new().stack_size(stack_bytes).spawn_scoped(scope, move || work(stack_bytes))
-        };
-        // Where address space is limited, honest templates still run.
-        spawn(DEEP_STACK_BYTES)
-            .or_else(|_| spawn(DEEP_STACK_BYTES / 16))
-            .map_err(|error| format!("no thread for the template: {error}"))?
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+/// Runs `work(stack_bytes)` on a thread of its own, at most `limit`. The stack is address space that is only backed by memory
+/// when used.
+///
+/// A thread cannot be killed, and chained slices keep the engine busy for minutes without a step that it counts. Such a
+/// thread is left alone; `runaways` counts those that still run, and while there is one, nothing else is started: a hostile
+/// template keeps one processor busy, not all.
+fn on_deep_stack<T: Send + 'static>(
+    limit: Duration,
+    runaways: &Arc<AtomicUsize>,
+    work: impl FnOnce(usize) -> Result<T, String> + Send + 'static,
+) -> Result<T, Failure> {
+    if runaways.load(Ordering::Acquire) > 0 {
+        return Err(Failure { message: "the chat template is still busy with what took it too long before".to_string(), too_slow: true });
+    }
+    let shared = Arc::new((Mutex::new(Outcome::Running), Condvar::new()));
+    let work = Arc::new(Mutex::new(Some(work)));
+    let spawn = |stack_bytes| {
+        let (shared, work, runaways) = (shared.clone(), work.clone(), runaways.clone());
+        std::thread::Builder::new().stack_size(stack_bytes).spawn(move || {
+            let work = lock(&work).take().expect("one thread was started");
+            let result = guarded(|| work(stack_bytes));
+            let mut outcome = lock(&shared.0);
+            if matches!(*outcome, Outcome::Abandoned) {
+                runaways.fetch_sub(1, Ordering::Release);
+            } else {
+                *outcome = Outcome::Done(result);
+                shared.1.notify_one();
+            }
+        })
+    };
+    // Where address space is limited, honest templates still run.
+    spawn(DEEP_STACK_BYTES)
+        .or_else(|_| spawn(DEEP_STACK_BYTES / 16))
+        .map_err(|error| format!("no thread for the template: {error}"))?;
+    let running = |outcome: &mut Outcome<T>| matches!(outcome, Outcome::Running);
+    let waited = shared.1.wait_timeout_while(lock(&shared.0), limit, running);
+    let mut outcome = waited.unwrap_or_else(PoisonError::into_inner).0;
+    match std::mem::replace(&mut *outcome, Outcome::Abandoned) {
+        Outcome::Done(result) => result.map_err(Failure::from),
+        _ => {
+            runaways.fetch_add(1, Ordering::AcqRel);
+            Err(Failure { message: format!("the chat template took longer than {} ms", limit.as_millis()), too_slow: true })
+        }
+    }
+}
+
+enum Outcome<T> {
+    Running,
+    Done(Result<T, String>),
+    Abandoned,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct LimitedOutput {
     bytes: Vec<u8>,
     limit: usize,
     exceeded: bool,
+    end: Instant,
 }
 
 impl Write for LimitedOutput {
@@ -128,6 +201,10 @@ impl Write for LimitedOutput {
         if data.len() > self.limit - self.bytes.len() {
             self.exceeded = true;
             return Err(io::Error::from(io::ErrorKind::WriteZero));
+        }
+        // Nobody waits any more: most of those who took too long end here.
+        if Instant::now() > self.end {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
         }
         self.bytes.extend_from_slice(data);
         Ok(data.len())
@@ -215,10 +292,11 @@ fn replace_generation_tags(source: &str) -> String {
 mod tests {
     use super::*;
 
-    const LIMITS: RenderLimits = RenderLimits { fuel: 1_000_000, max_output_bytes: 1 << 20 };
+    const LIMITS: RenderLimits =
+        RenderLimits { fuel: 1_000_000, max_output_bytes: 1 << 20, time: Duration::from_secs(60) };
 
     fn render(source: &str, context: &str) -> Result<String, String> {
-        ChatTemplate::compile(source)?.render(context, 951_782_400, LIMITS)
+        ChatTemplate::compile(source)?.render(context, 951_782_400, LIMITS).map_err(|failure| failure.message)
     }
 
     #[test]
@@ -287,6 +365,22 @@ mod tests {
         assert!(render("{% if %}", "{}").is_err());
         assert!(render("{{ 1", "{}").is_err());
         assert!(render("x", "[]").is_err());
+    }
+
+    #[test]
+    fn rendering_has_a_limit_of_time() {
+        // Each slice looks through all those before it, and none is a step.
+        let slices = format!("{{{{ messages{} }}}}", "[0:]".repeat(16_000));
+        let template = ChatTemplate::compile(&slices).unwrap();
+        let limits = RenderLimits { time: Duration::from_millis(200), ..LIMITS };
+        let context = r#"{"messages":[1,2]}"#;
+        let start = Instant::now();
+        let failure = template.render(context, 0, limits).unwrap_err();
+        assert!(failure.too_slow && failure.message.contains("took longer than 200 ms"), "{failure:?}");
+        assert!(start.elapsed() < Duration::from_secs(20)); // minutes without the limit, far below it with it
+        let failure = template.render(context, 0, limits).unwrap_err();
+        assert!(failure.too_slow && failure.message.contains("still busy"), "{failure:?}");
+        assert_eq!(render("{{ messages[0:][1:] }}", context).unwrap(), "[2]");
     }
 
     #[test]

@@ -53,6 +53,9 @@ std::optional<std::string> parse_content(const Fields& message) {
                      "Unrecognized request argument: '" + part.path(member.key()) + "'.",
                      "unknown_parameter");
         }
+        // Hints and leftovers of answers: without effect, but not of any type.
+        (void)part.object("cache_control"), (void)part.object("prompt_cache_breakpoint");
+        (void)part.array("annotations");
         const std::optional<std::string> part_text = part.string("text");
         if (!part_text)
             fail(part.path("text"), quoted(part.path("text")) + " is missing.", "missing_required_parameter");
@@ -100,6 +103,7 @@ recipe::Message parse_message(const json::value& value, const std::string& path)
             fail(fields.path(name), quoted(fields.path(name)) + " is not supported.",
                  "unsupported_parameter");
 
+    (void)fields.array("annotations");
     recipe::Message message;
     message.role = parse_role(fields);
     message.content = parse_content(fields);

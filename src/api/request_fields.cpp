@@ -30,6 +30,9 @@ bool is_text_only(const json::value& value) {
     return modes && modes->size() == 1 && is_word(modes->front(), "text");
 }
 bool never(const json::value&) { return false; }
+bool is_string(const json::value& value) { return value.is_string(); }
+bool is_object(const json::value& value) { return value.is_object(); }
+bool is_boolean(const json::value& value) { return value.is_bool(); }
 
 constexpr unsigned both = Endpoint::chat | Endpoint::completions;
 using enum FieldUse;
@@ -73,14 +76,14 @@ constexpr RequestField table[] = {
     {"tools", chat, implemented},  // taken with tool_choice "none" only, see chat_request.cpp
     {"tool_choice", chat, neutral_only, is_none_or_auto, "Calling tools is not implemented yet."},
 
-    {"user", both, hint},
-    {"metadata", chat, hint},
-    {"prompt_cache_key", chat, hint},
-    {"prompt_cache_options", chat, hint},
-    {"prompt_cache_retention", chat, hint},
-    {"safety_identifier", chat, hint},
-    {"prediction", chat, hint},           // may speed an answer up, never changes it
-    {"parallel_tool_calls", chat, hint},  // there are no tool calls
+    {"user", both, hint, is_string, "a string"},
+    {"metadata", chat, hint, is_object, "an object"},
+    {"prompt_cache_key", chat, hint, is_string, "a string"},
+    {"prompt_cache_options", chat, hint, is_object, "an object"},
+    {"prompt_cache_retention", chat, hint, is_string, "a string"},
+    {"safety_identifier", chat, hint, is_string, "a string"},
+    {"prediction", chat, hint, is_object, "an object"},            // may speed an answer up, never changes it
+    {"parallel_tool_calls", chat, hint, is_boolean, "a boolean"},  // there are no tool calls
 
     {"store", chat, neutral_only, is_false, "Answers are not stored."},
     {"service_tier", chat, neutral_only, is_usual_tier, "There is one tier: 'auto'."},
@@ -111,8 +114,13 @@ void check_fields(const Fields& fields, Endpoint endpoint) {
             });
         if (field == std::end(table))
             fail(name, "Unrecognized request argument: '" + name + "'.", "unknown_parameter");
-        if (member.value().is_null() || field->use != FieldUse::neutral_only) continue;
-        if (!field->is_neutral(member.value())) {
+        if (member.value().is_null() || field->use == FieldUse::implemented) continue;
+        if (!field->accepts(member.value())) {
+            if (field->use == FieldUse::hint)
+                fail(name,
+                     quoted(name) + " must be " + std::string(field->advice) + ", but is " +
+                         kind_name(member.value()) + ".",
+                     "invalid_type");
             std::string message = quoted(name) + " is not supported with this value.";
             if (!field->advice.empty()) message.append(" ").append(field->advice);
             fail(name, std::move(message), "unsupported_parameter");

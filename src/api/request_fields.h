@@ -15,7 +15,7 @@ enum Endpoint : unsigned { chat = 1, completions = 2 };
 
 enum class FieldUse {
     implemented,
-    hint,          // accepted and without effect on the answer, by its very meaning
+    hint,          // of the right type: accepted and without effect on the answer, by its very meaning
     neutral_only,  // accepted with the value that asks for nothing; any other is refused by name
 };
 
@@ -23,8 +23,9 @@ struct RequestField {
     std::string_view name;
     unsigned endpoints;  // bits of Endpoint
     FieldUse use;
-    bool (*is_neutral)(const boost::json::value&) = nullptr;  // for neutral_only
-    std::string_view advice = {};                             // what to do instead, one sentence
+    bool (*accepts)(const boost::json::value&) =
+        nullptr;                   // the value that asks for nothing; of a hint: its type
+    std::string_view advice = {};  // what to do instead, one sentence; of a hint: the type in words
 };
 
 std::span<const RequestField> request_fields();

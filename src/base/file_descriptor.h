@@ -10,6 +10,7 @@ namespace deepinfer {
 class FileDescriptor {
   public:
     explicit FileDescriptor(int fd) : fd_(fd) {}  // -1: none
+    FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
     FileDescriptor(const FileDescriptor&) = delete;
     FileDescriptor& operator=(const FileDescriptor&) = delete;
     ~FileDescriptor() {

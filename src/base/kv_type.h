@@ -32,6 +32,7 @@ constexpr const char* to_string(KvType type) {
 constexpr std::optional<KvType> kv_type_from(std::string_view name) {
     for (KvType type : all_kv_types)
         if (name == to_string(type)) return type;
+    if (name == "q8_0") return KvType::q8;  // llama.cpp's name of the same layout
     return std::nullopt;
 }
 

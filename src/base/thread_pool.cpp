@@ -6,7 +6,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
+
+#include "base/cpu_quota.h"
+#include "base/start_thread.h"
 
 namespace deepinfer {
 
@@ -100,10 +105,27 @@ ThreadPool::ThreadPool(int threads, const Topology& topology, bool pin) : spin_u
         const auto used = static_cast<size_t>(node_threads_[static_cast<size_t>(node)]++);
         places_.push_back({node, pin && used < processors.size() ? processors[used] : -1});
     }
-    for (int i = 1; i < count; ++i) workers_.emplace_back([this, i] { work(i); });
+    workers_.reserve(static_cast<size_t>(count));
+    try {
+        for (int i = 1; i < count; ++i) workers_.emplace_back([this, i] { work(i); });
+    } catch (const std::system_error& error) {
+        const auto started = static_cast<int>(workers_.size());
+        end_workers();
+        throw std::runtime_error(thread_error("that compute", started, count - 1, error).message);
+    }
 }
 
-ThreadPool::~ThreadPool() {
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, const Topology& topology, bool pin) {
+    try {
+        return std::make_unique<ThreadPool>(threads, topology, pin);
+    } catch (const std::runtime_error& error) {
+        return Error{ErrorCode::resource_exhausted, error.what()};
+    }
+}
+
+ThreadPool::~ThreadPool() { end_workers(); }
+
+void ThreadPool::end_workers() {
     stop_.store(true, std::memory_order_relaxed);
     epoch_.fetch_add(1, std::memory_order_release);  // with no job that is open
     epoch_.notify_all();
@@ -227,6 +249,6 @@ void ThreadPool::work(int thread) {
     }
 }
 
-int available_processors() { return Topology::of_this_process().processors(); }
+int available_processors() { return threads_within(Topology::of_this_process().processors(), cpu_quota()); }
 
 }  // namespace deepinfer

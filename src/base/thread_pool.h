@@ -19,20 +19,24 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
+#include "base/result.h"
 #include "base/topology.h"
 
 namespace deepinfer {
 
 class ThreadPool {
   public:
+    // As the constructor below; resource_exhausted if the system does not give so many threads.
+    static Result<std::unique_ptr<ThreadPool>> create(int threads, const Topology& topology, bool pin);
     // Threads that run anywhere.
     explicit ThreadPool(int threads);
     // Threads spread evenly over the nodes of `topology` and, if `pin`, each bound to a processor of its own as
-    // long as there are enough. The caller is bound only inside a PinnedCaller.
+    // long as there are enough. The caller is bound only inside a PinnedCaller. Throws std::runtime_error.
     ThreadPool(int threads, const Topology& topology, bool pin);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
@@ -115,6 +119,7 @@ class ThreadPool {
     bool join(uint32_t epoch);
     void leave();
     void work(int thread);
+    void end_workers();
 
     Job job_ = nullptr;  // written before state_ opens, read by those who joined
     void* context_ = nullptr;
@@ -132,7 +137,7 @@ class ThreadPool {
     std::vector<std::thread> workers_;
 };
 
-// Processors this process may run on.
+// Processors this process may run on, or fewer if its control group's quota does not keep them busy.
 int available_processors();
 
 }  // namespace deepinfer

@@ -56,6 +56,8 @@ class Bench {
     Status run() {
         if (tests_.empty())
             return Error{ErrorCode::invalid_argument, "nothing to measure: all of -p and -n are 0"};
+        for (const std::string& model : options_.models)  // before hours of measuring
+            if (Status status = BenchSession::check(model, tests_); !status) return status;
         print(report_.begin());
         for (const std::string& model : options_.models)
             for (const int threads : options_.threads)

@@ -53,7 +53,8 @@ double bandwidth_share(const BenchResult& result) {
     return spread(shares).median;
 }
 
-boost::json::object fields(const BenchResult& result) {
+// In a table every row has the same columns; what has no value is null.
+boost::json::object fields(const BenchResult& result, bool table) {
     const BenchTest& test = result.test;
     const std::string kv_type = to_string(test.kv_type);
     std::vector<double> ns(result.samples.nanoseconds.begin(), result.samples.nanoseconds.end());
@@ -61,6 +62,7 @@ boost::json::object fields(const BenchResult& result) {
     const Spread times = spread(ns), rates = spread(ts);
     boost::json::object o;
     o["build_version"] = DEEPINFER_VERSION;
+    o["build_commit"] = DEEPINFER_COMMIT;
     o["cpu_info"] = processor_name();
     o["backends"] = "CPU";
     o["isa"] = result.isa;
@@ -97,12 +99,16 @@ boost::json::object fields(const BenchResult& result) {
         if (test.generation > 0 && test.prompt == 0) {
             o["bytes_per_step"] = std::llround(result.samples.bytes_per_step);
             o["bandwidth_share"] = bandwidth_share(result);
+        } else if (table) {
+            o["bytes_per_step"] = nullptr;
+            o["bandwidth_share"] = nullptr;
         }
     }
     return o;
 }
 
 std::string csv_cell(const boost::json::value& value) {
+    if (value.is_null()) return "";
     if (value.is_string()) return std::string(value.as_string());
     return value.is_double() ? format("%.6f", value.as_double()) : boost::json::serialize(value);
 }
@@ -186,18 +192,20 @@ std::string BenchReport::row(const BenchResult& result) {
         case BenchOutput::markdown:
             return markdown_row(result);
         case BenchOutput::json:
-            return (first ? "\n" : ",\n") + boost::json::serialize(fields(result));
+            return (first ? "\n" : ",\n") + boost::json::serialize(fields(result, false));
         case BenchOutput::jsonl:
-            return boost::json::serialize(fields(result)) + "\n";
+            return boost::json::serialize(fields(result, false)) + "\n";
         case BenchOutput::csv:
-            return (first ? csv_row(fields(result), true) : "") + csv_row(fields(result), false);
+            return (first ? csv_row(fields(result, true), true) : "") + csv_row(fields(result, true), false);
     }
     return "";
 }
 
 std::string BenchReport::end() const {
     if (output_ == BenchOutput::json) return "\n]\n";
-    return output_ == BenchOutput::markdown ? "\nbuild: deepinfer " DEEPINFER_VERSION "\n" : "";
+    return output_ == BenchOutput::markdown ? "\nbuild: deepinfer " DEEPINFER_VERSION " (" DEEPINFER_COMMIT
+                                              ")\n"
+                                            : "";
 }
 
 }  // namespace deepinfer::cli

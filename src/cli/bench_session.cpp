@@ -92,13 +92,26 @@ std::string BenchSession::model_type() const {
     return info.architecture + " " + short_count(info.parameters) + " " + weight_type(*model_.checkpoint);
 }
 
+Status BenchSession::check(const std::string& model, std::span<const BenchTest> tests) {
+    auto file = checkpoint::Checkpoint::open(model);
+    if (!file) return std::move(file).error();
+    const auto config = models::read_config(**file);
+    if (!config) return Error{config.error().code, model + ": " + config.error().message};
+    for (const BenchTest& test : tests) {
+        if (test.longest() > config->context)
+            return Error{ErrorCode::invalid_argument, model + ": " + std::to_string(test.longest()) +
+                                                          " tokens are more than the model's context of " +
+                                                          std::to_string(config->context)};
+        if (!kv_type_fits(test.kv_type, config->head_dim))
+            return Error{ErrorCode::invalid_argument,
+                         model + ": its heads of " + std::to_string(config->head_dim) +
+                             " values cannot be stored as " + to_string(test.kv_type)};
+    }
+    return {};
+}
+
 Status BenchSession::make_cache(const BenchTest& test) {
-    const int tokens = test.depth + test.prompt + test.generation + test.step_rows - 1;
-    if (tokens > model_.model->info().context_length)
-        return Error{ErrorCode::invalid_argument, model_.name + ": " + std::to_string(tokens) +
-                                                      " tokens are more than the model's context of " +
-                                                      std::to_string(model_.model->info().context_length)};
-    const int each = blocks_for(tokens);
+    const int tokens = test.longest(), each = blocks_for(tokens);
     if (cache_ && cache_->blocks.layout().type == test.kv_type &&
         static_cast<int>(cache_->tables.size()) >= test.sequences &&
         static_cast<int>(cache_->tables[0].size()) >= each)
@@ -178,18 +191,14 @@ int64_t BenchSession::sample(const BenchTest& test) {
 }
 
 double BenchSession::bytes_per_step(const BenchTest& test) const {
-    const auto config = models::read_config(*model_.checkpoint);
-    const kv::Layout& layout = cache_->blocks.layout();
-    // Half way through the generation, a token sees this many others.
-    const double seen = test.depth + test.prompt + (test.generation + test.step_rows) / 2.0;
-    double kv_bytes = 0;
-    for (size_t l = 0; l < layout.layers.size(); ++l) {
-        const kv::LayerLayout& layer = layout.layers[l];
-        const bool local = config && l < config->local_layers.size() && config->local_layers[l];
-        const double keys = local ? std::min<double>(seen, config->sliding_window) : seen;
-        kv_bytes += layer.kv_heads * static_cast<double>(layer.head_stride) * keys / kv::block_tokens;
+    int64_t bytes = 0;
+    for (int i = 0; i < test.generation; ++i) {
+        const models::ChunkShape chunk{test.step_rows, test.depth + test.prompt + i, test.step_rows};
+        const std::vector<models::ChunkShape> step(static_cast<size_t>(test.sequences), chunk);
+        const models::StepCost cost = model_.model->cost(step, test.kv_type);
+        bytes += cost.weight_bytes + cost.kv_bytes;
     }
-    return static_cast<double>(model_.model->info().weight_bytes) + test.sequences * kv_bytes;
+    return static_cast<double>(bytes) / test.generation;
 }
 
 Result<BenchSamples> BenchSession::run(const BenchTest& test, int repetitions, bool warm_up, bool bandwidth) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct BenchTest {
     int batch_rows = 2048, micro_batch_rows = 512;  // a prompt is computed min() rows at a time
     KvType kv_type = KvType::f16;
 
+    int longest() const { return depth + prompt + generation + step_rows - 1; }  // tokens of a sequence
     int64_t tokens() const {  // what a sample's time is divided by
         return static_cast<int64_t>(sequences) * (prompt + static_cast<int64_t>(generation) * step_rows);
     }
@@ -27,14 +29,17 @@ struct BenchTest {
 struct BenchSamples {
     std::vector<int64_t> nanoseconds;
     std::vector<double> read_gb_per_second;  // of memory, after each sample; empty unless asked for
-    double bytes_per_step = 0;               // of generation: weights once, keys and values of every sequence
+    double bytes_per_step =
+        0;  // of generation, read: Model::cost() of its steps, weights and keys and values; mean
 };
 
 class BenchSession {
   public:
+    // Reads the header only: an error if the model is not supported or a test does not fit into its context.
+    static Status check(const std::string& model, std::span<const BenchTest> tests);
     static Result<BenchSession> load(const std::string& model, int threads, kernels::Compute compute);
 
-    // An error if the test does not fit into the model's context or the memory.
+    // The test must have passed check(). An error if it does not fit into the memory.
     Result<BenchSamples> run(const BenchTest& test, int repetitions, bool warm_up, bool bandwidth);
 
     const ModelInMemory& model() const { return model_; }

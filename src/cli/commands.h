@@ -3,6 +3,9 @@
 // wrong usage.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace CLI {
 class App;
 }
@@ -12,6 +15,10 @@ namespace deepinfer::cli {
 struct ExitStatus {
     int code = 0;
 };
+
+// What main() got without the program's name, in the order in which CLI11 takes a vector, last first. llama.cpp's -ctk and
+// -ctv, which CLI11 would read as three options, become --cache-type-k and -v; `bench` reads its own.
+std::vector<std::string> readable_arguments(int count, const char* const* arguments);
 
 void add_serve_command(CLI::App& app, ExitStatus& exit);
 void add_chat_command(CLI::App& app, ExitStatus& exit);

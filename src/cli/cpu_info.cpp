@@ -32,18 +32,22 @@ std::string huge_pages() {
 
 }  // namespace
 
-std::string cpu_info() {
+Result<std::string> cpu_info() {
+    const char* forced = std::getenv("DEEPINFER_ISA");
+    const auto chosen = kernels::choose_isa(forced ? forced : "");
+    if (!chosen) return Error{chosen.error().code, "DEEPINFER_ISA: " + chosen.error().message};
     std::string text = "processor:    " + processor_name() + "\n";
-    text += "threads:      " + std::to_string(available_processors()) + "\n";
+    const int processors = Topology::of_this_process().processors(), threads = available_processors();
+    text += "threads:      " + std::to_string(threads);
+    if (threads < processors)
+        text += " of " + std::to_string(processors) + " processors, by the quota of the control group";
+    text += "\n";
     const auto memory = available_memory();
     text += "memory:       " + (memory ? format_bytes(*memory) + " available" : "unknown") + "\n";
     text += "huge pages:   " + huge_pages() + "\n";
     for (const kernels::Isa isa : kernels::all_isas)
         text += std::string("kernels:      ") + to_string(isa) +
                 (kernels::supported(isa) ? "" : ", not on this processor") + "\n";
-    const char* forced = std::getenv("DEEPINFER_ISA");
-    const auto chosen = kernels::choose_isa(forced ? forced : "");
-    if (!chosen) return text + "chosen:       none: " + chosen.error().message + "\n";
     text += std::string("chosen:       ") + to_string(*chosen);
     text +=
         forced && *forced ? ", because DEEPINFER_ISA asks for it\n" : ", the fastest this processor has\n";

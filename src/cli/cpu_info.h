@@ -3,9 +3,12 @@
 
 #include <string>
 
+#include "base/result.h"
+
 namespace deepinfer::cli {
 
-std::string cpu_info();
+// Error: DEEPINFER_ISA names kernels that do not exist, or not for this processor.
+Result<std::string> cpu_info();
 std::string processor_name();  // as the processor calls itself; "unknown" if it does not
 
 }  // namespace deepinfer::cli

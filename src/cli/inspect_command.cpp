@@ -1,11 +1,12 @@
 // deepinfer inspect: what a model file says about itself. Only headers are read, so it is instant for any
-// size.
+// size; but of files of packed weights (--weight-file), all is compared with the checksum.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "base/quote.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
+#include "models/weight_file.h"
 
 namespace deepinfer::cli {
 namespace {
@@ -191,7 +193,50 @@ std::string text_report(const Checkpoint& checkpoint) {
     return out;
 }
 
+Status print(const std::string& out) {
+    if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0)
+        return Error{ErrorCode::io_error, "standard output cannot be written"};
+    return {};
+}
+
+// --- Weight files: all of it is read ---
+
+Result<std::string> weight_file_report(const std::string& path, bool as_json) {
+    auto file = models::open_any_weight_file(path);
+    if (!file) return std::move(file).error();
+    auto pool = ThreadPool::create(available_processors(), Topology::of_this_process(), false);
+    if (!pool) return std::move(pool).error();
+    if (Status whole = models::verify(*file, **pool); !whole)
+        return Error{whole.error().code, "weight file: " + path + " is damaged: " + whole.error().message};
+    const models::WeightIdentity& id = file->header.identity;
+    if (as_json)
+        return json::serialize(json::object{{"path", to_json(std::string_view(path))},
+                                            {"format", "weight file"},
+                                            {"file_bytes", file->header.file_bytes},
+                                            {"pack_version", id.pack_version},
+                                            {"matrices", id.matrices},
+                                            {"data_bytes", id.data_bytes},
+                                            {"checksum", "right"}}) +
+               "\n";
+    std::string out = name_text(path);
+    append(out,
+           "\n  packed weights, %" PRIu64 " bytes (%.1f MiB)\n  %" PRIu64 " matrices, %" PRIu64
+           " bytes, layouts of version %" PRIu32 "\n  the checksum is right\n",
+           file->header.file_bytes, static_cast<double>(file->header.file_bytes) / (1 << 20), id.matrices,
+           id.data_bytes, id.pack_version);
+    return out;
+}
+
 Status inspect(const std::string& path, bool as_json) {
+    if (models::is_weight_file(path)) {
+        const Result<std::string> out = weight_file_report(path, as_json);
+        return out ? print(*out) : Status(out.error());
+    }
+    if (path.ends_with(".building") && std::filesystem::is_regular_file(path))
+        return Error{ErrorCode::corrupt_data,
+                     path + " is a weight file that is not finished: a start with --weight-file " +
+                         path.substr(0, path.rfind('.')) +
+                         " builds it, or removes it if nobody does any more"};
     const Result<std::unique_ptr<Checkpoint>> opened = Checkpoint::open(path);
     if (!opened) return opened.error();
     std::string out;
@@ -202,9 +247,7 @@ Status inspect(const std::string& path, bool as_json) {
     } else {
         out = text_report(**opened);
     }
-    if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0)
-        return Error{ErrorCode::io_error, "standard output cannot be written"};
-    return {};
+    return print(out);
 }
 
 struct Options {
@@ -218,7 +261,8 @@ void add_inspect_command(CLI::App& app, ExitStatus& exit) {
     const auto options = std::make_shared<Options>();
     CLI::App* command =
         app.add_subcommand("inspect", "Show metadata, tensors and sizes of a model without loading it");
-    command->add_option("path", options->path, "GGUF file, safetensors file or model folder")->required();
+    command->add_option("path", options->path, "GGUF file, safetensors file, model folder, or weight file")
+        ->required();
     command->add_flag("--json", options->as_json, "Print one JSON object");
     command->callback([options, &exit] {
         const Status done = inspect(options->path, options->as_json);

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 #include "base/memory_info.h"
 #include "cli/cpu_info.h"
@@ -121,9 +122,18 @@ void add_model_options(CLI::App& command, LoadOptions& options) {
         .add_option("--model,-m", options.model,
                     "GGUF file, safetensors file, or folder with config.json and safetensors")
         ->required();
-    command.add_option("--weight-file", options.weight_file,
-                       "keep the packed weights in this file, for the next start and other processes");
-    command.add_option("--threads,-t", options.threads, "threads that compute (0: all processors)")
+    auto* weight_file =
+        command.add_option("--weight-file", options.weight_file,
+                           "keep the packed weights in this file, for the next start and other processes");
+    command
+        .add_flag(
+            "--verify-weight-file", options.verify_weight_file,
+            "read the whole weight file and compare it with its checksum; build it again if it is damaged")
+        ->needs(weight_file);
+    command
+        .add_option(
+            "--threads,-t", options.threads,
+            "threads that compute (0: all processors, or as many as the quota of a container keeps busy)")
         ->check(CLI::Range(0, 1024));
     command
         .add_option_function<std::string>(
@@ -136,18 +146,18 @@ void add_engine_options(CLI::App& command, LoadOptions& options) {
     add_model_options(command, options);
     command
         .add_option("--context", options.context, "tokens a request can have at most (0: the model's limit)")
-        ->check(CLI::Range(0, 1 << 24));
+        ->check(CLI::Range(0, 1 << 24) &
+                CLI::Validator(
+                    [](const std::string& tokens) {
+                        return tokens == "1" ? "a request of 1 token has no room for an answer: 2 at least"
+                                             : "";
+                    },
+                    "not 1"));
     command
         .add_option("--kv-memory", options.kv_memory_mib,
                     "MiB for the KV cache (0: a quarter of the free memory)")
         ->check(CLI::Range(0, 1 << 24));
-    command
-        .add_option_function<std::string>(
-            "--kv-type", [&options](const std::string& name) { options.kv_type = kv_type_from(name); },
-            "how keys and values are stored: f16 (default), bf16 (faster over long contexts where the "
-            "processor has "
-            "BF16 dot products), q8 (half the memory), f32")
-        ->check(CLI::IsMember({"f16", "bf16", "q8", "f32"}));
+    add_kv_type_options(command, options.kv_type);
 }
 
 CLI::Validator unsigned_number() {
@@ -161,11 +171,26 @@ CLI::Validator unsigned_number() {
         "UINT64");
 }
 
+CLI::Validator real_number(double least, double most) {
+    return CLI::Validator(
+        [least, most](const std::string& text) {
+            double value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const bool good = error == std::errc() && end == text.data() + text.size() && value >= least &&
+                              value <= most;  // not if it is NaN
+            if (good) return std::string();
+            std::ostringstream message;
+            message << "'" << text << "' is not a number from " << least << " to " << most;
+            return message.str();
+        },
+        "NUMBER");
+}
+
 Result<ModelInMemory> load_model_only(const LoadOptions& options) {
     ModelInMemory m;
     const char* forced = std::getenv("DEEPINFER_ISA");
     auto isa = kernels::choose_isa(forced ? forced : "");
-    if (!isa) return std::move(isa).error();
+    if (!isa) return Error{isa.error().code, "DEEPINFER_ISA: " + isa.error().message};
     m.isa = *isa;
     auto checkpoint = checkpoint::Checkpoint::open(options.model);
     if (!checkpoint) return std::move(checkpoint).error();
@@ -179,14 +204,17 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options) {
     // On one memory node the system may move a thread away from a busy neighbour; on several, what a thread packs it
     // reads from its own node, so it must stay there.
     const Topology topology = Topology::of_this_process();
-    m.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : topology.processors(),
-                                          topology, options.pin.value_or(topology.nodes.size() > 1));
+    auto pool = ThreadPool::create(options.threads > 0 ? options.threads : available_processors(), topology,
+                                   options.pin.value_or(topology.nodes.size() > 1));
+    if (!pool) return std::move(pool).error();
+    m.pool = std::move(*pool);
     const ThreadPool::PinnedCaller pinned(*m.pool);
     LoadingBar bar(options.quiet, m.name);
     models::LoadOptions load;
     load.compute = options.compute;
     load.isa = m.isa;
     load.weight_file = options.weight_file;
+    load.verify_weight_file = options.verify_weight_file;
     load.notice = [&bar](const std::string& line) { bar.say(line); };
     load.progress = [&bar](uint64_t done, uint64_t total) { bar.update(done, total); };
     auto model = models::Model::load(*m.checkpoint, *m.pool, load);
@@ -238,19 +266,22 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
         times = std::move(*made);
     }
     if (options.record_trace) loaded.trace = std::make_shared<engine::Trace>();
-    loaded.engine =
+    auto started =
         engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine, std::move(times), loaded.trace);
+    if (!started) return std::move(started).error();
+    loaded.engine = std::move(*started);
     if (!options.quiet) {
         const models::ModelInfo& info = m.model->info();
-        std::fprintf(
-            stderr,
-            "%s: %.0f million parameters, %s packed in %s and %s mapped; KV cache of %lld tokens, %s; %d "
-            "threads, %s\n",
-            m.name.c_str(), static_cast<double>(info.parameters) / 1e6,
-            format_bytes(info.weight_bytes).c_str(), to_string(info.weight_place),
-            format_bytes(info.mapped_bytes).c_str(), static_cast<long long>(*count) * kv::block_tokens,
-            format_bytes(static_cast<uint64_t>(*count) * layout.block_bytes).c_str(), m.pool->threads(),
-            kernels::to_string(m.isa));
+        std::fprintf(stderr,
+                     "%s: %.0f million parameters, %s packed in %s and %s mapped; KV cache of %lld tokens, "
+                     "%s, in %s; %d "
+                     "threads, %s\n",
+                     m.name.c_str(), static_cast<double>(info.parameters) / 1e6,
+                     format_bytes(info.weight_bytes).c_str(), to_string(info.weight_place),
+                     format_bytes(info.mapped_bytes).c_str(),
+                     static_cast<long long>(*count) * kv::block_tokens, to_string(layout.type),
+                     format_bytes(static_cast<uint64_t>(*count) * layout.block_bytes).c_str(),
+                     m.pool->threads(), kernels::to_string(m.isa));
     }
     if (!options.quiet && loaded.engine->context_length() < context)
         std::fprintf(

@@ -31,6 +31,7 @@ struct LoadOptions {
     int max_running = 64, max_waiting = 1024, max_rows = 512;
     int64_t kv_memory_mib = 0;          // 0: a quarter of what is available after loading
     std::filesystem::path weight_file;  // packed weights, kept and shared; empty: in private memory
+    bool verify_weight_file = false;
     kernels::Compute compute = kernels::Compute::serve;
     std::optional<KvType> kv_type;  // nothing: f16, or f32 when computing in f32
     bool need_tokenizer = true;
@@ -50,6 +51,8 @@ void add_engine_options(CLI::App& command, LoadOptions& options);
 
 // An unsigned 64-bit number in digits: CLI11 itself takes "-1", and clamps what is too large.
 CLI::Validator unsigned_number();
+// A number in the range; CLI11's own check takes "nan".
+CLI::Validator real_number(double least, double most);
 
 // A model in memory, without an engine. Members are destroyed bottom up.
 struct ModelInMemory {

@@ -12,7 +12,9 @@ int main(int argc, char** argv) {
     app.add_flag_callback(
         "--cpu-info",
         [] {
-            std::fputs(deepinfer::cli::cpu_info().c_str(), stdout);
+            const auto info = deepinfer::cli::cpu_info();
+            if (!info) throw CLI::ValidationError(info.error().message);
+            std::fputs(info->c_str(), stdout);
             throw CLI::Success();
         },
         "Print what the processor offers and which kernels are used, and exit");
@@ -40,7 +42,7 @@ int main(int argc, char** argv) {
         }
     }
     try {
-        app.parse(argc, argv);
+        app.parse(deepinfer::cli::readable_arguments(argc, argv));
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     } catch (const std::exception& error) {  // out of memory, say

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <iostream>
 
 #include "base/json.h"
 #include "base/memory_info.h"
@@ -19,11 +19,11 @@ namespace deepinfer::cli {
 
 namespace {
 
-constexpr uintmax_t most_text_bytes = uintmax_t{256} << 20;
+constexpr size_t most_text_bytes = size_t{256} << 20;
 
 struct CommandOptions {
     LoadOptions load;
-    std::string file, compute = "serve", kv_type, output = "text";
+    std::string file, compute = "serve", output = "text";
     PerplexityOptions perplexity;
 };
 
@@ -31,13 +31,18 @@ Result<std::string> read_text(const std::string& path) {
     std::error_code error;
     if (std::filesystem::is_directory(path, error))
         return Error{ErrorCode::invalid_argument, path + " is a directory"};
-    const uintmax_t bytes = std::filesystem::file_size(path, error);
-    std::ifstream file(path, std::ios::binary);
-    if (error || !file) return Error{ErrorCode::not_found, "cannot read " + path};
-    if (bytes > most_text_bytes)
-        return Error{ErrorCode::resource_exhausted, path + " has " + format_bytes(bytes) + "; at most " +
-                                                        format_bytes(most_text_bytes) + " are read"};
-    return std::string(std::istreambuf_iterator<char>(file), {});
+    std::ifstream file;
+    if (path != "-") file.open(path, std::ios::binary);
+    std::istream& in = path == "-" ? std::cin : file;
+    if (!in) return Error{ErrorCode::not_found, "cannot read " + path};
+    std::string text;
+    for (char piece[1 << 16]; in.read(piece, sizeof piece), in.gcount() > 0;) {
+        text.append(piece, static_cast<size_t>(in.gcount()));
+        if (text.size() > most_text_bytes)
+            return Error{ErrorCode::resource_exhausted,
+                         path + " is longer than the " + format_bytes(most_text_bytes) + " that are read"};
+    }
+    return text;
 }
 
 void print_json(const CommandOptions& options, const ModelInMemory& model, const Perplexity& result,
@@ -97,7 +102,7 @@ void add_perplexity_command(CLI::App& app, ExitStatus& exit) {
     CLI::App* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
     options->load.quiet = true;
     add_model_options(*command, options->load);
-    command->add_option("-f,--file", options->file, "the text")->required();
+    command->add_option("-f,--file", options->file, "the text; - reads standard input")->required();
     command->add_option("-c,--chunk", options->perplexity.chunk, "tokens of a chunk")
         ->check(CLI::Range(4, 1 << 24))
         ->capture_default_str();
@@ -106,19 +111,12 @@ void add_perplexity_command(CLI::App& app, ExitStatus& exit) {
     command
         ->add_option("--compute", options->compute, "serve: as the server computes; f32: float32 activations")
         ->check(CLI::IsMember({"serve", "f32"}));
-    command->add_option("--kv-type", options->kv_type, "type of keys and values: " + all_kv_type_names());
+    add_kv_type_options(*command, options->load.kv_type);
     command->add_option("-o,--output", options->output, "text or json")
         ->check(CLI::IsMember({"text", "json"}));
     command->callback([options, &exit] {
         options->load.compute = options->compute == "f32" ? kernels::Compute::f32 : kernels::Compute::serve;
-        options->perplexity.kv_type = default_kv_type(options->load.compute);
-        if (!options->kv_type.empty()) {
-            const auto type = kv_type_from(options->kv_type);
-            if (!type)
-                throw CLI::ValidationError("--kv-type",
-                                           quote(options->kv_type) + " is not one of " + all_kv_type_names());
-            options->perplexity.kv_type = *type;
-        }
+        options->perplexity.kv_type = options->load.kv_type.value_or(default_kv_type(options->load.compute));
         if (Status status = run(*options); !status) {
             std::fprintf(stderr, "deepinfer perplexity: %s\n", status.error().message.c_str());
             exit.code = 1;

@@ -25,7 +25,7 @@ engine::LogitBias parse_bias(const std::string& text) {
 void add_sampling_options(CLI::App& command, engine::SamplingParams& sampling) {
     const auto number = [&](const char* name, float& value, float least, float most, const char* what) {
         command.add_option(name, value, what)
-            ->check(CLI::Range(static_cast<double>(least), static_cast<double>(most)))
+            ->check(real_number(static_cast<double>(least), static_cast<double>(most)))
             ->capture_default_str();
     };
     const auto count = [&](const char* name, int32_t& value, int32_t least, const char* what) {

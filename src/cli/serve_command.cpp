@@ -4,14 +4,17 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
+#include "base/start_thread.h"
 #include "cli/commands.h"
 #include "cli/load_model.h"
 #include "cli/stats_log.h"
@@ -114,6 +117,16 @@ void write_trace(const engine::Trace& trace, const std::filesystem::path& path) 
         std::fprintf(stderr, "deepinfer serve: the trace could not be written to %s\n", path.c_str());
 }
 
+// Before the model is loaded: an hour of requests should not end with a trace that cannot be kept.
+Status check_writable(const std::string& path) {
+    std::FILE* file = std::fopen(path.c_str(), "a");
+    if (!file)
+        return Error{ErrorCode::io_error,
+                     "--trace: cannot write " + path + ": " + std::generic_category().message(errno)};
+    std::fclose(file);
+    return {};
+}
+
 int fail(const Error& error) {
     std::fprintf(stderr, "deepinfer serve: %s\n", error.message.c_str());
     return 1;
@@ -123,6 +136,8 @@ int serve(ServeOptions options) {
     const TerminationSignals signals;
     Result<server::HandlerOptions> handler = handler_options(options);
     if (!handler) return fail(handler.error());
+    if (!options.trace_file.empty())
+        if (Status status = check_writable(options.trace_file); !status) return fail(status.error());
     const bool is_open = !handler->keys.required();
     options.server.handler = std::move(*handler);
     Result<std::unique_ptr<server::Server>> started = server::Server::start(options.server);
@@ -135,20 +150,20 @@ int serve(ServeOptions options) {
 
     // Before the model is there, a signal ends the process at once; afterwards the first one drains and the
     // second one ends it at once.
-    std::atomic<bool> serving{false}, done{false};
-    std::thread waiter([&] {
+    std::atomic<bool> serving{false}, stopping{false}, done{false};
+    Result<std::thread> waiter = start_thread("that waits for signals", [&] {
         signals.wait();
         if (!serving) std::_Exit(0);
-        std::thread second([&] {
-            signals.wait();
-            if (!done) std::_Exit(1);
-        });
-        second.detach();
+        stopping = true;
+        stopping.notify_all();
+        signals.wait();
+        if (!done) std::_Exit(1);
     });
+    if (!waiter) return fail(waiter.error());
+    waiter->detach();  // it cannot be joined: from here on the process ends by std::_Exit()
     Result<std::shared_ptr<server::ServedModel>> model = load_served_model(options);
     if (!model) {
-        fail(model.error());
-        std::_Exit(1);  // the waiter cannot be joined
+        std::_Exit(fail(model.error()));
     }
     std::fprintf(stderr, "Serving %s (context %d) on http://%s:%d\n", (*model)->name.c_str(),
                  static_cast<int>((*model)->engine->context_length()),
@@ -158,8 +173,9 @@ int serve(ServeOptions options) {
     server.set_model(std::move(*model));
     serving = true;
     {
-        const StatsLog log(served->engine.get(), options.log_seconds);
-        waiter.join();
+        const auto log = StatsLog::start(served->engine.get(), options.log_seconds);
+        if (!log) std::_Exit(fail(log.error()));
+        stopping.wait(false);
     }
     std::fprintf(stderr, "Shutting down: running answers have %d seconds.\n", options.drain_seconds);
     server.drain(std::chrono::seconds(options.drain_seconds));
@@ -167,7 +183,7 @@ int serve(ServeOptions options) {
     started->reset();
     done = true;
     std::fflush(nullptr);
-    std::_Exit(0);  // the thread that waits for a second signal cannot be joined
+    std::_Exit(0);
 }
 
 }  // namespace
@@ -217,24 +233,24 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
         ->add_option("--request-timeout", options->request_timeout,
                      "Seconds after which a request that is not done is given up; 0: never. Requests may say "
                      "less with \"timeout\"")
-        ->check(CLI::Range(0.0, 86'400.0));
+        ->check(real_number(0.0, 86'400.0));
     command
         ->add_option(
             "--max-wait", options->load.max_wait_seconds,
             "Requests that would wait longer for their turn, in seconds, are answered with 429; 0: none")
-        ->check(CLI::Range(0.0, 1e6));
+        ->check(real_number(0.0, 1e6));
     command
         ->add_option(
             "--step-ms", options->load.step_ms,
             "Time of a step that nobody's next token waits for: bounds how long a new request waits for it")
         ->capture_default_str()
-        ->check(CLI::Range(1.0, 1e6));
+        ->check(real_number(1.0, 1e6));
     command
         ->add_option(
             "--itl-ms", options->load.itl_ms,
             "Time between the tokens of an answer while prompts are computed beside it; 0: 2.5 times what "
             "it is without")
-        ->check(CLI::Range(0.0, 1e6));
+        ->check(real_number(0.0, 1e6));
     command->add_flag(
         "--no-profile", options->load.no_profile,
         "Do not time a few steps at the start (2 s, kept for the next one): how long steps take "

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/start_thread.h"
+
 namespace deepinfer::cli {
 
 std::string describe(const engine::EngineStats& before, const engine::EngineStats& now, double seconds) {
@@ -33,8 +35,14 @@ std::string describe(const engine::EngineStats& before, const engine::EngineStat
     return text;
 }
 
-StatsLog::StatsLog(const engine::Engine* engine, int seconds) {
-    if (seconds > 0) thread_ = std::thread([this, engine, seconds] { run(*engine, seconds); });
+Result<std::unique_ptr<StatsLog>> StatsLog::start(const engine::Engine* engine, int seconds) {
+    std::unique_ptr<StatsLog> log(new StatsLog);
+    if (seconds == 0) return log;
+    auto thread = start_thread("of the log (--log-seconds)",
+                               [self = log.get(), engine, seconds] { self->run(*engine, seconds); });
+    if (!thread) return std::move(thread).error();
+    log->thread_ = std::move(*thread);
+    return log;
 }
 
 StatsLog::~StatsLog() {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 
+#include "base/result.h"
 #include "engine/engine.h"
 
 namespace deepinfer::cli {
@@ -16,12 +18,14 @@ std::string describe(const engine::EngineStats& before, const engine::EngineStat
 class StatsLog {
   public:
     // `engine` must outlive the object; 0 seconds: never. Lines go to standard error.
-    StatsLog(const engine::Engine* engine, int seconds);
+    // Error: resource_exhausted if there is no thread for it.
+    static Result<std::unique_ptr<StatsLog>> start(const engine::Engine* engine, int seconds);
     ~StatsLog();
     StatsLog(const StatsLog&) = delete;
     StatsLog& operator=(const StatsLog&) = delete;
 
   private:
+    StatsLog() = default;
     void run(const engine::Engine& engine, int seconds);
 
     std::mutex mutex_;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "engine/mailbox.h"
 #include "engine/prompt_scores.h"
 #include "engine/request_check.h"
@@ -172,9 +173,8 @@ void LocalEngine::run() {
         tell();
     }
     while (!flights_.empty()) process(wait_for_step());
-    const auto cancel = [this](const SequencePtr& s) { finish(*s, FinishReason::cancelled); };
-    std::for_each(running_.begin(), running_.end(), cancel);
-    std::for_each(waiting_.begin(), waiting_.end(), cancel);
+    for (const SequencePtr& s : running_) finish(*s, FinishReason::cancelled);
+    for (const SequencePtr& s : waiting_) finish(*s, FinishReason::cancelled);
     running_.clear();
     waiting_.clear();
     tell();
@@ -584,10 +584,16 @@ void LocalEngine::tell() {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_local_engine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool,
-                                          const EngineOptions& options, std::unique_ptr<StepTimes> times,
-                                          std::shared_ptr<Trace> trace) {
-    return std::make_unique<LocalEngine>(model, blocks, pool, options, std::move(times), std::move(trace));
+Result<std::unique_ptr<Engine>> make_local_engine(models::Model& model, kv::BlockPool& blocks,
+                                                  ThreadPool& pool, const EngineOptions& options,
+                                                  std::unique_ptr<StepTimes> times,
+                                                  std::shared_ptr<Trace> trace) {
+    try {
+        return std::unique_ptr<Engine>(
+            new LocalEngine(model, blocks, pool, options, std::move(times), std::move(trace)));
+    } catch (const std::system_error& error) {
+        return thread_error("of the engine", 0, options.async ? 2 : 1, error);
+    }
 }
 
 }  // namespace deepinfer::engine

@@ -26,9 +26,10 @@ struct EngineOptions {
 
 // `model`, `blocks` and `pool` must outlive the engine; they are used by its threads only. `times` predicts and learns how
 // long steps take; null: every step takes no time, so that only limits.max_rows bounds it. `trace` may be null.
-std::unique_ptr<Engine> make_local_engine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool,
-                                          const EngineOptions& options,
-                                          std::unique_ptr<StepTimes> times = nullptr,
-                                          std::shared_ptr<Trace> trace = nullptr);
+// Error: resource_exhausted if the system gives it no thread.
+Result<std::unique_ptr<Engine>> make_local_engine(models::Model& model, kv::BlockPool& blocks,
+                                                  ThreadPool& pool, const EngineOptions& options,
+                                                  std::unique_ptr<StepTimes> times = nullptr,
+                                                  std::shared_ptr<Trace> trace = nullptr);
 
 }  // namespace deepinfer::engine

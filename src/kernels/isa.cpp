@@ -50,16 +50,20 @@ std::vector<Isa> supported_isas() {
 
 Result<Isa> choose_isa(std::string_view forced) {
     if (forced.empty()) return supported_isas().back();
-    std::string names;
+    std::string all, here;
+    bool known = false;
     for (Isa isa : all_isas) {
-        names += std::string(names.empty() ? "" : isa == Isa::avx512_bf16 ? " or " : ", ") + to_string(isa);
-        if (forced != to_string(isa)) continue;
-        if (supported(isa)) return isa;
-        return Error{ErrorCode::unsupported,
-                     "this processor lacks what instruction set '" + std::string(forced) + "' needs"};
+        const std::string name = to_string(isa);
+        if (forced == name && supported(isa)) return isa;
+        known |= forced == name;
+        all += (all.empty() ? "" : ", ") + name;
+        if (supported(isa)) here += (here.empty() ? "" : ", ") + name;
     }
-    return Error{ErrorCode::invalid_argument,
-                 "unknown instruction set '" + std::string(forced) + "': use " + names};
+    if (known)
+        return Error{ErrorCode::unsupported, "this processor lacks what instruction set '" +
+                                                 std::string(forced) + "' needs; it has " + here};
+    return Error{ErrorCode::invalid_argument, "unknown instruction set '" + std::string(forced) +
+                                                  "'; there are " + all + ", and this processor has " + here};
 }
 
 const KernelTable& kernel_table(Isa isa) {

@@ -69,6 +69,7 @@ struct LoadOptions {
     // Where the packed weights are kept for the next start and for other processes; empty: in private memory.
     // Built if it does not exist or is not of this model, these files and this mode (weight_file.h).
     std::filesystem::path weight_file;
+    bool verify_weight_file = false;  // compare all of it with its checksum; built again if it is damaged
     Progress progress;
     Notice notice;
 };

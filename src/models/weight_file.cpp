@@ -7,12 +7,14 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <fstream>
 #include <system_error>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/memory_info.h"
@@ -125,8 +127,28 @@ WeightPlace weight_place(int descriptor) {
     return WeightPlace::disk_file;
 }
 
-Result<WeightFile> open_weight_file(const fs::path& path, const WeightIdentity& wanted) {
-    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+namespace {
+
+bool starts_as_weight_file(std::span<const std::byte> start) {
+    const size_t magic = std::min(start.size(), weight_file_magic.size());
+    return weight_file_magic.compare(0, magic, reinterpret_cast<const char*>(start.data()), magic) == 0;
+}
+
+// An open file and what its header page says.
+struct Opened {
+    FileDescriptor file;
+    Result<WeightFileHeader> header;
+
+    Result<WeightFile> map() const {
+        auto memory = HugeBuffer::map_file(file.get(), static_cast<size_t>(header->file_bytes),
+                                           static_cast<size_t>(page_bytes_of(file.get())), false);
+        if (!memory) return std::move(memory).error();
+        return WeightFile{std::move(*memory), weight_place(file.get()), *header};
+    }
+};
+
+Result<Opened> open_header(const fs::path& path) {
+    FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file.get() < 0) {
         if (errno == ENOENT) return Error{ErrorCode::not_found, "there is none yet"};
         return failed("open", path, errno);
@@ -138,21 +160,58 @@ Result<WeightFile> open_weight_file(const fs::path& path, const WeightIdentity& 
     std::array<std::byte, weight_header_bytes> start;
     const ssize_t got = ::pread(file.get(), start.data(), start.size(), 0);
     if (got < 0) return failed("read", path, errno);
-    const size_t magic = std::min(static_cast<size_t>(got), weight_file_magic.size());
-    if (weight_file_magic.compare(0, magic, reinterpret_cast<const char*>(start.data()), magic) != 0)
+    const auto read = std::span<const std::byte>(start).first(static_cast<size_t>(got));
+    if (!starts_as_weight_file(read))
         return Error{ErrorCode::invalid_argument,
                      "weight file: " + path.string() +
                          " exists and holds something else, which is not overwritten; choose another name"};
-    const auto header = parse_weight_header(std::span(start).first(static_cast<size_t>(got)),
-                                            static_cast<uint64_t>(info.st_size));
+    return Opened{std::move(file), parse_weight_header(read, static_cast<uint64_t>(info.st_size))};
+}
+
+// Of pieces, by all threads; then of their checksums.
+uint64_t checksum(const uint8_t* data, uint64_t bytes, ThreadPool& pool) {
+    std::vector<uint64_t> sums((bytes + populate_piece - 1) / populate_piece);
+    pool.for_each(static_cast<int>(sums.size()), 1, [&](int begin, int end, int) {
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+            const size_t at = i * populate_piece;
+            sums[i] = XXH3_64bits(data + at, std::min<size_t>(populate_piece, bytes - at));
+        }
+    });
+    return XXH3_64bits(sums.data(), sums.size() * sizeof(uint64_t));
+}
+
+}  // namespace
+
+Result<WeightFile> open_weight_file(const fs::path& path, const WeightIdentity& wanted) {
+    auto opened = open_header(path);
+    if (!opened) return std::move(opened).error();
+    const auto& header = opened->header;
     if (!header) return Error{ErrorCode::not_found, header.error().message};
     if (std::string why = difference(header->identity, wanted); !why.empty())
         return Error{ErrorCode::not_found, std::move(why)};
-    auto memory = HugeBuffer::map_file(file.get(), static_cast<size_t>(header->file_bytes),
-                                       static_cast<size_t>(page_bytes_of(file.get())), false);
-    if (!memory) return std::move(memory).error();
-    remove_abandoned(unfinished_path(path));
-    return WeightFile{std::move(*memory), weight_place(file.get())};
+    auto mapped = opened->map();
+    if (mapped) remove_abandoned(unfinished_path(path));
+    return mapped;
+}
+
+bool is_weight_file(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::array<char, weight_file_magic.size()> start{};
+    return file.read(start.data(), start.size()) && starts_as_weight_file(std::as_bytes(std::span(start)));
+}
+
+Result<WeightFile> open_any_weight_file(const fs::path& path) {
+    auto opened = open_header(path);
+    if (!opened) return std::move(opened).error();
+    if (!opened->header)
+        return Error{ErrorCode::corrupt_data,
+                     "weight file: " + path.string() + " is damaged: " + opened->header.error().message};
+    return opened->map();
+}
+
+Status verify(const WeightFile& file, ThreadPool& pool) {
+    if (checksum(file.data(), file.header.identity.data_bytes, pool) == file.header.data_checksum) return {};
+    return Error{ErrorCode::corrupt_data, "its packed weights do not match their checksum"};
 }
 
 Status read_in(const WeightFile& file, ThreadPool& pool, const Progress& progress) {
@@ -258,7 +317,8 @@ Status WeightFileBuilder::take_pages(ThreadPool& pool) {
     return {};
 }
 
-Result<WeightFile> WeightFileBuilder::finish() {
+Result<WeightFile> WeightFileBuilder::finish(ThreadPool& pool) {
+    header_.data_checksum = checksum(data(), header_.identity.data_bytes, pool);
     const auto page = make_weight_header(header_);
     std::copy(page.begin(), page.end(), reinterpret_cast<std::byte*>(memory_.data()));
     // All of it must be on the disk before the name says so.
@@ -268,7 +328,7 @@ Result<WeightFile> WeightFileBuilder::finish() {
     ::flock(descriptor_,
             LOCK_UN);  // closing is not enough: the mapping keeps the open file, and with it the lock
     ::close(std::exchange(descriptor_, -1));
-    return WeightFile{std::move(memory_), place_};
+    return WeightFile{std::move(memory_), place_, header_};
 }
 
 }  // namespace deepinfer::models

@@ -27,6 +27,7 @@ WeightPlace weight_place(int descriptor);
 struct WeightFile {
     HugeBuffer memory;  // of the whole file, header first
     WeightPlace place = WeightPlace::disk_file;
+    WeightFileHeader header;
 
     uint8_t* data() const { return memory.data() + weight_header_bytes; }
 };
@@ -35,6 +36,15 @@ struct WeightFile {
 // says why: it is missing, damaged, of something else), invalid_argument if what is there is no weight file
 // and must not be replaced, io_error.
 Result<WeightFile> open_weight_file(const std::filesystem::path& path, const WeightIdentity& wanted);
+
+// Reads all packed weights and compares them with the checksum in the header; corrupt_data if they differ. Takes about as
+// long as reading memory at half its speed, a noticeable part of a start, so it is done when asked for.
+Status verify(const WeightFile& file, ThreadPool& pool);
+
+// Whether the file starts as weight files do. False for files that cannot be read.
+bool is_weight_file(const std::filesystem::path& path);
+// Maps a weight file of any model. Errors: not_found, io_error; corrupt_data, which says what is wrong with the header.
+Result<WeightFile> open_any_weight_file(const std::filesystem::path& path);
 
 // Brings the pages into memory, as far as they are not, with huge pages where the file system has them.
 Status read_in(const WeightFile& file, ThreadPool& pool, const Progress& progress);
@@ -54,7 +64,8 @@ class WeightFileBuilder {
     // resource_exhausted, which says how much there is.
     Status reserve(const WeightIdentity& identity, ThreadPool& pool);
     uint8_t* data() const { return memory_.data() + weight_header_bytes; }
-    Result<WeightFile> finish();
+    // Computes the checksum, too.
+    Result<WeightFile> finish(ThreadPool& pool);
 
   private:
     WeightFileBuilder(int descriptor, std::filesystem::path path, std::filesystem::path unfinished);

@@ -12,16 +12,17 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the file holds numbers as they lie in memory");
 
-constexpr uint32_t format_version = 1;
+constexpr uint32_t format_version = 2;
 
 struct Stored {
     char magic[8];
     uint32_t format_version, pack_version, compute, reserved;
     uint64_t matrices, data_bytes, file_bytes;
     uint64_t files[2], layout[2];
+    uint64_t data_checksum;
     uint64_t checksum;  // XXH3 of all before it
 };
-static_assert(sizeof(Stored) == 88 && std::has_unique_object_representations_v<Stored>);
+static_assert(sizeof(Stored) == 96 && std::has_unique_object_representations_v<Stored>);
 static_assert(weight_file_magic.size() == sizeof Stored::magic);
 
 uint64_t checksum(const Stored& s) { return XXH3_64bits(&s, offsetof(Stored, checksum)); }
@@ -57,6 +58,7 @@ std::array<std::byte, weight_header_bytes> make_weight_header(const WeightFileHe
     s.file_bytes = header.file_bytes;
     s.files[0] = id.files.high, s.files[1] = id.files.low;
     s.layout[0] = id.layout.high, s.layout[1] = id.layout.low;
+    s.data_checksum = header.data_checksum;
     s.checksum = checksum(s);
     std::array<std::byte, weight_header_bytes> page{};
     std::memcpy(page.data(), &s, sizeof s);
@@ -94,6 +96,7 @@ Result<WeightFileHeader> parse_weight_header(std::span<const std::byte> start, u
                        {s.files[0], s.files[1]},
                        {s.layout[0], s.layout[1]}};
     header.file_bytes = s.file_bytes;
+    header.data_checksum = s.data_checksum;
     return header;
 }
 

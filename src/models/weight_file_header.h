@@ -39,6 +39,7 @@ std::string difference(const WeightIdentity& found, const WeightIdentity& wanted
 struct WeightFileHeader {
     WeightIdentity identity;
     uint64_t file_bytes = 0;
+    uint64_t data_checksum = 0;  // of the packed matrices, as weight_file.cpp computes it
     bool operator==(const WeightFileHeader&) const = default;
 };
 

@@ -172,6 +172,9 @@ Result<WeightFile> Weights::shared(kernels::Context& context) {
         if (!file) return file;
         if (Status fits = check_memory(file->place, false); !fits) return fits.error();
         if (Status read = read_in(*file, context.pool, options_.progress); !read) return read.error();
+        if (options_.verify_weight_file)
+            if (Status whole = verify(*file, context.pool); !whole)
+                return Error{ErrorCode::not_found, whole.error().message};  // to be built again
         return file;
     };
     auto file = open();
@@ -186,7 +189,7 @@ Result<WeightFile> Weights::shared(kernels::Context& context) {
     if (Status fits = check_memory(builder->place(), true); !fits) return fits.error();
     if (Status room = builder->reserve(*wanted, context.pool); !room) return room.error();
     fill(context, builder->data());
-    return builder->finish();
+    return builder->finish(context.pool);
 }
 
 Result<HugeBuffer> Weights::pack(kernels::Context& context, ModelInfo& info) {

@@ -135,20 +135,20 @@ ChatFormat::ChatFormat(const tokenizer::Tokenizer& tokenizer, ChatTemplate compi
       bos_text_(spelling_of(tokenizer, tokenizer.bos())),
       eos_text_(spelling_of(tokenizer, tokenizer.eos())),
       knows_developer_(mentions(template_.source(), "developer")),
-      splits_thinking_(mentions(template_.source(), "</think>")) {
-    object_arguments_ = wants_arguments_as_objects();
-}
+      splits_thinking_(mentions(template_.source(), "</think>")) {}
 
 Result<std::unique_ptr<ChatFormat>> ChatFormat::create(const tokenizer::Tokenizer& tokenizer,
                                                        std::string_view template_source) {
     Result<ChatTemplate> compiled = ChatTemplate::compile(template_source);
     if (!compiled) return compiled.error();
-    return std::unique_ptr<ChatFormat>(new ChatFormat(tokenizer, std::move(*compiled)));
+    std::unique_ptr<ChatFormat> format(new ChatFormat(tokenizer, std::move(*compiled)));
+    if (Status probed = format->probe_arguments(); !probed) return std::move(probed).error();
+    return format;
 }
 
 // Some templates print the arguments of a call as JSON (they want an object), some paste them (they want
-// text). Tells them apart by what an object looks like when printed.
-bool ChatFormat::wants_arguments_as_objects() const {
+// text). Sets object_arguments_: tells them apart by what an object looks like when printed.
+Status ChatFormat::probe_arguments() {
     Conversation probe;
     probe.messages.push_back({.role = Role::user, .content = "q"});
     Message call{.role = Role::assistant, .content = ""};
@@ -157,7 +157,10 @@ bool ChatFormat::wants_arguments_as_objects() const {
     probe.messages.push_back(std::move(call));
     probe.messages.push_back({.role = Role::tool, .content = "r", .tool_call_id = "call00000"});
     const Result<std::string> printed = render(probe, {});
-    return printed && mentions(*printed, "probe_key") && !mentions(*printed, "'probe_key'");
+    object_arguments_ = printed && mentions(*printed, "probe_key") && !mentions(*printed, "'probe_key'");
+    // A template may refuse this conversation, but what takes it too long will do so again.
+    if (!printed && printed.error().code == ErrorCode::deadline_exceeded) return printed.error();
+    return {};
 }
 
 Result<ChatFormat::Rendered> ChatFormat::render_marked(const Conversation& conversation,

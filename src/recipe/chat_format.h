@@ -28,12 +28,13 @@ struct PromptOptions {
 
 class ChatFormat {
   public:
-    // Compiles `template_source` and tries it out once. corrupt_data if it does not compile.
+    // Compiles `template_source` and tries it out once. corrupt_data if it does not compile, deadline_exceeded if
+    // that takes too long.
     static Result<std::unique_ptr<ChatFormat>> create(const tokenizer::Tokenizer& tokenizer,
                                                       std::string_view template_source);
 
     // invalid_argument if the template refuses the conversation (the message is the template's), or if
-    // template_options has a reserved name.
+    // template_options has a reserved name; deadline_exceeded if rendering takes too long.
     Result<std::vector<TokenId>> encode(const Conversation& conversation, const PromptOptions& options) const;
 
     // The prompt as text, control tokens spelled out. What encode() encodes.
@@ -46,7 +47,7 @@ class ChatFormat {
     };
     ChatFormat(const tokenizer::Tokenizer& tokenizer, ChatTemplate compiled);
     Result<Rendered> render_marked(const Conversation& conversation, const PromptOptions& options) const;
-    bool wants_arguments_as_objects() const;
+    Status probe_arguments();
 
     const tokenizer::Tokenizer& tokenizer_;
     ChatTemplate template_;

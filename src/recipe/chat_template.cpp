@@ -9,6 +9,8 @@ namespace {
 // produced or looked at (one unit of fuel pays for 64).
 constexpr uint64_t base_fuel = 2'000'000;
 constexpr uint64_t input_bytes_per_fuel = 8;
+// Milliseconds, on a busy machine some hundred times what a template needs.
+constexpr uint32_t base_time = 5000, time_per_input_mib = 1000;
 constexpr size_t base_output_bytes = size_t{4} << 20;
 constexpr size_t output_bytes_per_input_byte = 4;
 
@@ -35,10 +37,13 @@ Result<std::string> ChatTemplate::render(std::string_view context, int64_t unix_
     const uint64_t fuel = base_fuel + context.size() / input_bytes_per_fuel;
     const size_t max_output = base_output_bytes + context.size() * output_bytes_per_input_byte;
     DeepinferText text{};
-    const bool ok = deepinfer_template_render(compiled_.get(), context.data(), context.size(), unix_seconds,
-                                              fuel, max_output, &text);
-    if (!ok) return Error{ErrorCode::invalid_argument, take(text)};
-    return take(text);
+    const uint32_t time = base_time + static_cast<uint32_t>(context.size() >> 20) * time_per_input_mib;
+    const DeepinferRendered rendered = deepinfer_template_render(
+        compiled_.get(), context.data(), context.size(), unix_seconds, fuel, max_output, time, &text);
+    if (rendered == DEEPINFER_RENDERED) return take(text);
+    return Error{
+        rendered == DEEPINFER_RENDERING_TOO_SLOW ? ErrorCode::deadline_exceeded : ErrorCode::invalid_argument,
+        take(text)};
 }
 
 }  // namespace deepinfer::recipe

@@ -1,5 +1,5 @@
 // A chat template: Jinja source from a model file, compiled once. Rendering behaves as in Hugging Face
-// transformers and is bounded in steps and output, since the template is not trusted.
+// transformers and is bounded in steps, output and time, since the template is not trusted.
 //
 // Threads: immutable; any number may render at once.
 #pragma once
@@ -22,7 +22,8 @@ class ChatTemplate {
 
     // `context`: a JSON object, whose members are the template's variables. `unix_seconds`: what
     // strftime_now() shows, in UTC. invalid_argument if the template refuses its input (raise_exception) or
-    // fails on it; resource_exhausted is reported the same way, as the message says.
+    // fails on it or takes too many steps or bytes, as the message says; deadline_exceeded after 5 seconds and more
+    // for long contexts, and while a rendering that took so long still runs.
     Result<std::string> render(std::string_view context, int64_t unix_seconds) const;
 
     const std::string& source() const { return source_; }

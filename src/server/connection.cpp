@@ -68,8 +68,10 @@ api::ApiError protocol_error(int status, std::string message, std::string code) 
     return {.status = status, .message = std::move(message), .code = std::move(code)};
 }
 
-// The answer to a request that could not be parsed; nothing if the connection is simply gone.
-std::optional<api::ApiError> describe(const error_code& error, const ServerOptions& options) {
+// The answer to a request that could not be parsed; nothing if the connection is simply gone. `unread`: what came, from
+// the request line on if that was not understood.
+std::optional<api::ApiError> describe(const error_code& error, const ServerOptions& options,
+                                      std::string_view unread) {
     if (error == http::error::end_of_stream) return std::nullopt;
     if (error == http::error::body_limit)
         return protocol_error(413,
@@ -79,6 +81,10 @@ std::optional<api::ApiError> describe(const error_code& error, const ServerOptio
         return protocol_error(
             431, "The header is larger than " + std::to_string(options.max_header_bytes) + " bytes.",
             "header_too_large");
+    const size_t line = unread.find('\n');
+    if (error == http::error::bad_version && line != unread.npos && (line == 0 || unread[line - 1] != '\r'))
+        return protocol_error(400, "The request line ends with LF alone; lines of HTTP end with CR LF.",
+                              "invalid_http");
     if (error == http::error::bad_version)
         return protocol_error(505, "Only HTTP/1.0 and HTTP/1.1 are spoken here.",
                               "http_version_not_supported");
@@ -109,10 +115,12 @@ std::optional<api::ApiError> check_header(const Parser& parser, const ServerOpti
             "header_too_large");
     if (hosts > 1 || (hosts == 0 && message.version() == 11))
         return protocol_error(400, "The request must have one Host header.", "invalid_http");
-    if (message.count(http::field::transfer_encoding) > 0 && !parser.chunked())
+    const size_t encodings = message.count(http::field::transfer_encoding);
+    if (encodings > 1 ||
+        (encodings == 1 && !same_word(std::string_view(message[http::field::transfer_encoding]), "chunked")))
         return protocol_error(501, "Only the transfer encoding 'chunked' is understood.",
                               "unsupported_encoding");
-    if (message.count(http::field::transfer_encoding) > 0 && message.count(http::field::content_length) > 0)
+    if (encodings > 0 && message.count(http::field::content_length) > 0)
         return protocol_error(400, "Content-Length and Transfer-Encoding contradict each other.",
                               "invalid_http");
     if (message.count(http::field::content_encoding) > 0 &&
@@ -231,7 +239,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
         keep_alive_ = false;
         http_1_0_ = false;
         if (error) {
-            const std::optional<api::ApiError> refusal = describe(error, options_);
+            const std::optional<api::ApiError> refusal = describe(error, options_, unread());
             if (refusal) co_await refuse(error_response(*refusal));
             co_return false;
         }
@@ -265,6 +273,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
         co_return go_on;
     }
 
+    std::string_view unread() const {
+        return {static_cast<const char*>(buffer_.data().data()), buffer_.data().size()};
+    }
+
     void read_head(const Parser& parser) {
         const auto& message = parser.get();
         const auto field = [&](auto name) { return std::string(message[name]); };
@@ -293,7 +305,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
             stream_.expires_after(options_.body_grace);
             received += co_await http::async_read_some(stream_, buffer_, parser, to(error));
             if (error) {
-                if (const auto refusal = describe(error, options_)) co_await refuse(error_response(*refusal));
+                if (const auto refusal = describe(error, options_, {}))
+                    co_await refuse(error_response(*refusal));
                 co_return false;
             }
             if (!budget.grow(parser.get().body().size())) {

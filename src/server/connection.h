@@ -7,8 +7,8 @@
 
 #include <atomic>
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -27,7 +27,7 @@ struct ConnectionContext {
 
     const ServerOptions options;
     Handler handler;
-    boost::asio::thread_pool* work = nullptr;
+    boost::asio::io_context* work = nullptr;
 
     std::mutex mutex;
     std::condition_variable changed;       // open or busy shrank

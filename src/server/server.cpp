@@ -3,16 +3,17 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <thread>
 #include <vector>
 
+#include "base/start_thread.h"
 #include "server/connection.h"
 
 namespace deepinfer::server {
@@ -23,20 +24,24 @@ using boost::system::error_code;
 
 struct Server::Impl {
     explicit Impl(const ServerOptions& server_options)
-        : context(server_options),
-          work(static_cast<size_t>(std::max(1, server_options.work_threads))),
-          acceptor(io) {
+        : context(server_options), keep_working(work.get_executor()), acceptor(io) {
         context.work = &work;
+    }
+    // After an error at the start as well: threads that wait for work must not be waited for.
+    ~Impl() {
+        io.stop();
+        keep_working.reset();
+        threads.clear();
     }
 
     Status listen();
     asio::awaitable<void> accept();
-    void run_threads();
+    Status run_threads();
     void stop();
 
     ConnectionContext context;
-    asio::thread_pool work;
-    asio::io_context io;
+    asio::io_context work, io;
+    asio::executor_work_guard<asio::io_context::executor_type> keep_working;  // in `work`
     tcp::acceptor acceptor;
     std::vector<std::jthread> threads;
 };
@@ -88,10 +93,19 @@ asio::awaitable<void> Server::Impl::accept() {
     }
 }
 
-void Server::Impl::run_threads() {
+Status Server::Impl::run_threads() {
     asio::co_spawn(io, accept(), asio::detached);
-    for (int i = 0; i < std::max(1, context.options.io_threads); ++i)
-        threads.emplace_back([this] { io.run(); });
+    const int on_connections = std::max(1, context.options.io_threads),
+              wanted = on_connections + std::max(1, context.options.work_threads);
+    try {
+        while (static_cast<int>(threads.size()) < wanted) {
+            asio::io_context& runs = static_cast<int>(threads.size()) < on_connections ? io : work;
+            threads.emplace_back([&runs] { runs.run(); });
+        }
+    } catch (const std::system_error& error) {
+        return thread_error("of the server", static_cast<int>(threads.size()), wanted, error);
+    }
+    return {};
 }
 
 // For error events and 503 answers to reach the clients whose time is up.
@@ -110,16 +124,13 @@ void Server::Impl::stop() {
                                      [&] { return context.open.empty(); }))
             break;
     }
-    io.stop();
-    threads.clear();
-    work.join();
 }
 
 Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
     try {
         auto impl = std::make_unique<Impl>(options);
         if (Status listening = impl->listen(); !listening) return std::move(listening).error();
-        impl->run_threads();
+        if (Status running = impl->run_threads(); !running) return std::move(running).error();
         return std::unique_ptr<Server>(new Server(std::move(impl)));
     } catch (const std::exception& error) {
         return Error{ErrorCode::io_error, std::string("cannot start the server: ") + error.what()};

@@ -77,6 +77,31 @@ TEST(ChatRequest, NeutralValuesAndHintsAreTaken) {
     EXPECT_TRUE(request.conversation.tools.empty());  // not mentioned in the prompt
 }
 
+TEST(ChatRequest, HintsHaveTypes) {
+    for (const auto& [field, value] :
+         std::vector<std::pair<std::string, std::string>>{{"user", "1"},
+                                                          {"metadata", "[]"},
+                                                          {"metadata", R"("a")"},
+                                                          {"prompt_cache_key", "{}"},
+                                                          {"prompt_cache_options", "true"},
+                                                          {"prompt_cache_retention", "24"},
+                                                          {"safety_identifier", "false"},
+                                                          {"prediction", R"("x")"},
+                                                          {"parallel_tool_calls", R"("yes")"}}) {
+        const ApiError error = refused("{" + hello + ",\"" + field + "\":" + value + "}");
+        EXPECT_EQ(error.param, field);
+        EXPECT_EQ(error.code, "invalid_type") << field;
+    }
+    const auto part = [](const std::string& more) {
+        return R"({"messages":[{"role":"user","content":[{"type":"text","text":"a",)" + more + "}]}]}";
+    };
+    parsed(part(R"("cache_control":{"type":"ephemeral"},"annotations":[])"));
+    EXPECT_EQ(refused(part(R"("cache_control":5)")).param, "messages[0].content[0].cache_control");
+    EXPECT_EQ(refused(part(R"("annotations":{})")).code, "invalid_type");
+    EXPECT_EQ(refused(R"({"messages":[{"role":"user","content":"a","annotations":5}]})").param,
+              "messages[0].annotations");
+}
+
 TEST(ChatRequest, UnsupportedValuesAreRefusedByName) {
     for (const auto& [field, value] : std::vector<std::pair<std::string, std::string>>{
              {"tools", R"([{"type":"function","function":{"name":"f"}}])"},
@@ -156,7 +181,7 @@ TEST(RequestFields, EveryFieldOfTheSdkIsInTheTable) {
         if (field.endpoints & Endpoint::completions) {
             EXPECT_TRUE(known_completion.insert(field.name).second);
         }
-        EXPECT_EQ(field.use == FieldUse::neutral_only, field.is_neutral != nullptr) << field.name;
+        EXPECT_EQ(field.use != FieldUse::implemented, field.accepts != nullptr) << field.name;
     }
     for (const auto name : chat_fields) EXPECT_TRUE(known_chat.contains(name)) << name;
     for (const auto name : completion_fields) EXPECT_TRUE(known_completion.contains(name)) << name;

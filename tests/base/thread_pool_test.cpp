@@ -8,6 +8,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "support/few_threads.h"
+
 namespace deepinfer {
 namespace {
 
@@ -36,6 +38,12 @@ void meet(ThreadPool& pool) {
         while (here.load() < pool.threads()) std::this_thread::yield();
     });
     EXPECT_EQ(here.load(), pool.threads());
+}
+
+TEST(ThreadPool, ThreadsThatTheSystemDoesNotGiveAreAnError) {
+    for (unsigned more : {0u, 2u})  // with some started, those must end
+        EXPECT_EXIT((allow_threads(more), exit_with(ThreadPool::create(8, Topology{{{0}}}, false))),
+                    testing::ExitedWithCode(0), "cannot start thread . of 7 that compute .*--threads");
 }
 
 TEST(ThreadPool, WorksAfterTheWorkersHaveParked) {

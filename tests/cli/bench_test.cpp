@@ -1,9 +1,12 @@
 // deepinfer bench: its options, and that its numbers belong together. Speeds themselves are no matter of a test.
 #include <cmath>
+#include <filesystem>
+#include <sstream>
 
 #include "base/json.h"
 #include "cli/bench_options.h"
 #include "cli/cpu_info.h"
+#include "cli/load_model.h"
 #include "run_command.h"
 
 namespace deepinfer::cli {
@@ -115,6 +118,7 @@ TEST(Bench, FieldsAsLlamaBenchHasThem) {
                                                       {20, 0, 64}, {70, 0, 64}, {0, 3, 64}, {5, 2, 64}};
     for (size_t i = 0; i < found.size(); ++i) {
         const auto& row = found[i];
+        EXPECT_FALSE(row.at("build_commit").as_string().empty());
         EXPECT_EQ(row.at("n_prompt"), expected[i][0]) << i;
         EXPECT_EQ(row.at("n_gen"), expected[i][1]) << i;
         EXPECT_EQ(row.at("n_depth"), expected[i][2]) << i;
@@ -164,10 +168,82 @@ TEST(Bench, BandwidthOfTheSameRun) {
         EXPECT_EQ(row.at("samples_read_gb_per_second").as_array().size(), 2u);
     }
     EXPECT_EQ(found[0].if_contains("bandwidth_share"), nullptr) << "prefill is not bound by memory";
-    // A step reads all weights and the keys and values before it.
-    EXPECT_GT(found[1].at("bytes_per_step").to_number<int64_t>(),
-              found[1].at("weight_bytes").to_number<int64_t>());
     EXPECT_GT(found[1].at("bandwidth_share").as_double(), 0);
+}
+
+TEST(Bench, BytesOfAStepAreWeightsAndTheKeysAndValuesBefore) {
+    const auto found = rows({"-p", "0", "-n", "4", "-d", "0,64", "-npl", "1,3", "--step-rows", "1,2", "-r",
+                             "1", "--no-warmup", "--bandwidth"});
+    ASSERT_EQ(found.size(), 8u);
+    const auto bytes = [&](size_t i) { return found[i].at("bytes_per_step").to_number<int64_t>(); };
+    LoadOptions load;
+    load.model = tiny;
+    load.need_tokenizer = false;
+    load.quiet = true;
+    const auto model = load_model_only(load);
+    ASSERT_TRUE(model.ok());
+    const auto layout = model->model->kv_layout(KvType::f16);
+    ASSERT_TRUE(layout.ok());
+    const double token = static_cast<double>(layout->block_bytes) / kv::block_tokens;
+    // A token sees itself and those before it, on the average of four steps 2.5 more than stand in front of all.
+    const double weights = static_cast<double>(bytes(0)) - 2.5 * token;
+    EXPECT_GT(weights, 0);
+    EXPECT_LE(weights, found[0].at("weight_bytes").to_number<double>());
+    for (size_t i = 0; i < found.size(); ++i) {
+        const double sequences = i / 2 % 2 ? 3 : 1, depth = i / 4 ? 64 : 0, last = i % 2 ? 3.5 : 2.5;
+        EXPECT_NEAR(static_cast<double>(bytes(i)), weights + sequences * (depth + last) * token, 1) << i;
+    }
+}
+
+// The cells of a line of CSV, unquoted (RFC 4180; no line breaks).
+std::vector<std::string> cells(const std::string& line) {
+    std::vector<std::string> all(1);
+    bool quoted = false;
+    for (size_t i = 0; i < line.size(); ++i) {
+        if (line[i] == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"')
+            all.back() += line[++i];
+        else if (line[i] == '"')
+            quoted = !quoted;
+        else if (line[i] == ',' && !quoted)
+            all.emplace_back();
+        else
+            all.back() += line[i];
+    }
+    return all;
+}
+
+TEST(Bench, EveryRowOfCsvHasTheSameColumns) {
+    const auto folder = std::filesystem::path(testing::TempDir()) / "bench \"quoted\"";
+    std::filesystem::create_directories(folder);
+    std::filesystem::copy_file(tiny, folder / "tiny.gguf", std::filesystem::copy_options::overwrite_existing);
+    const std::string path = folder / "tiny.gguf";
+    const Outcome outcome = run_command(add_bench_command, {"bench", "-m", path, "-p", "4", "-n", "2", "-r",
+                                                            "1", "-o", "csv", "--bandwidth"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::istringstream text(outcome.out);
+    std::vector<std::vector<std::string>> table;
+    for (std::string line; std::getline(text, line);) table.push_back(cells(line));
+    ASSERT_EQ(table.size(), 3u) << outcome.out;
+    const auto column = [&](const char* name) {
+        return static_cast<size_t>(std::find(table[0].begin(), table[0].end(), name) - table[0].begin());
+    };
+    for (const auto& row : table) ASSERT_EQ(row.size(), table[0].size()) << outcome.out;
+    EXPECT_EQ(table[1][column("model_filename")], path);
+    EXPECT_EQ(table[1][column("bandwidth_share")], "");
+    EXPECT_NE(table[2][column("bandwidth_share")], "");
+    std::filesystem::remove_all(folder);
+}
+
+TEST(Bench, EverythingIsCheckedBeforeAnythingIsMeasured) {
+    for (const std::vector<std::string>& last : std::vector<std::vector<std::string>>{
+             {"-m", "/absent.gguf"}, {"-p", "1,1000000"}, {"-d", "0,1000000"}}) {
+        std::vector<std::string> arguments = {"bench", "-m", tiny, "-p", "4",    "-n",
+                                              "0",     "-r", "1",  "-o", "jsonl"};
+        arguments.insert(arguments.end(), last.begin(), last.end());
+        const Outcome outcome = run_command(add_bench_command, arguments);
+        EXPECT_EQ(outcome.code, 1);
+        EXPECT_EQ(outcome.out, "") << last[0];
+    }
 }
 
 TEST(Bench, OtherOutputs) {
@@ -182,7 +258,7 @@ TEST(Bench, OtherOutputs) {
     outcome =
         run_command(add_bench_command, {"bench", "-m", tiny, "-p", "4", "-n", "2", "-r", "1", "-o", "csv"});
     EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3) << outcome.out;
-    EXPECT_TRUE(outcome.out.starts_with("build_version,cpu_info,")) << outcome.out;
+    EXPECT_TRUE(outcome.out.starts_with("build_version,build_commit,cpu_info,")) << outcome.out;
 }
 
 TEST(Bench, FailuresAreSaid) {

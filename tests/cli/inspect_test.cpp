@@ -1,4 +1,10 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
 #include "base/json.h"
+#include "cli/load_model.h"
 #include "run_command.h"
 
 namespace deepinfer::cli {
@@ -43,6 +49,43 @@ TEST(Inspect, GgufAsJson) {
     EXPECT_EQ(parsed->at("totals_by_type").at("BF16").at("tensors").as_int64() +
                   parsed->at("totals_by_type").at("F32").at("tensors").as_int64(),
               54);
+}
+
+TEST(Inspect, WeightFiles) {
+    const std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("deepinfer_inspect_" + std::to_string(getpid()));
+    LoadOptions options;
+    options.model = kModels + "gguf/llama-bf16.gguf";
+    options.weight_file = path;
+    options.need_tokenizer = false;
+    options.quiet = true;
+    ASSERT_TRUE(load_model_only(options).ok());
+    Outcome outcome = inspect({path});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("the checksum is right"), std::string::npos) << outcome.out;
+    outcome = inspect({path, "--json"});
+    const auto parsed = parse_json(outcome.out, "output");
+    ASSERT_TRUE(parsed) << outcome.out;
+    EXPECT_EQ(parsed->at("format"), "weight file");
+    {
+        std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+        file.seekg(5000);
+        const char byte = static_cast<char>(file.get() ^ 0x10);
+        file.seekp(5000);
+        file.put(byte);
+    }
+    outcome = inspect({path});
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_NE(outcome.err.find("is damaged: its packed weights"), std::string::npos) << outcome.err;
+    const auto unfinished = path.string() + ".building";
+    std::filesystem::rename(path, unfinished);
+    std::filesystem::resize_file(unfinished, 0);
+    outcome = inspect({unfinished});
+    std::filesystem::remove(unfinished);
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_NE(outcome.err.find("not finished: a start with --weight-file " + path.string()),
+              std::string::npos)
+        << outcome.err;
 }
 
 TEST(Inspect, SafetensorsFolder) {

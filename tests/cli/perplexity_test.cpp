@@ -4,6 +4,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <sstream>
 
 #include "../tokenizer/small_tokenizer.h"
 #include "base/json.h"
@@ -150,6 +152,18 @@ TEST_F(PerplexityCommand, ChunksCanBeLimited) {
     const Outcome text = run({"--chunk", "32", "--compute", "f32", "--chunks", "2"});
     EXPECT_NE(text.out.find("[2]"), std::string::npos) << text.out;
     EXPECT_NE(text.out.find("over 30 tokens"), std::string::npos) << text.out;
+}
+
+TEST_F(PerplexityCommand, ADashIsStandardInput) {
+    std::istringstream text(text_);
+    std::streambuf* const before = std::cin.rdbuf(text.rdbuf());
+    const Outcome piped = run_command(
+        add_perplexity_command, {"perplexity", "-m", folder_, "-f", "-", "--chunk", "32", "-o", "json"});
+    std::cin.rdbuf(before);
+    ASSERT_EQ(piped.code, 0) << piped.err;
+    const auto parsed = parse_json(piped.out, "output");
+    ASSERT_TRUE(parsed.ok());
+    EXPECT_EQ(parsed->at("running"), run_json({"--chunk", "32"}).at("running"));
 }
 
 TEST_F(PerplexityCommand, SaysWhatIsWrong) {

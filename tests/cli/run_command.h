@@ -28,11 +28,12 @@ inline Outcome run_command(void (*add)(CLI::App&, ExitStatus&), std::vector<std:
     try {
         app.parse(arguments);
         outcome.code = exit.code;
-    } catch (const CLI::ParseError&) {
+    } catch (const CLI::ParseError& error) {
         outcome.code = 2;
+        outcome.err = error.what();
     }
     outcome.out = testing::internal::GetCapturedStdout();
-    outcome.err = testing::internal::GetCapturedStderr();
+    outcome.err += testing::internal::GetCapturedStderr();
     return outcome;
 }
 

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <random>
 
+#include "support/few_threads.h"
+
 namespace deepinfer::engine {
 namespace {
 
@@ -75,7 +77,7 @@ class LocalEngineTest : public testing::Test {
         ASSERT_TRUE(created.ok());
         block_pool = std::make_unique<kv::BlockPool>(std::move(*created));
         options.isa = kernels::supported_isas().back();
-        engine = make_local_engine(*model, *block_pool, pool, options);
+        engine = make_local_engine(*model, *block_pool, pool, options).value();
     }
     Request random_request(std::mt19937& random, int most_prompt, int most_output) {
         Request request;
@@ -120,6 +122,13 @@ class LocalEngineTest : public testing::Test {
     std::unique_ptr<kv::BlockPool> block_pool;
     std::unique_ptr<Engine> engine;
 };
+
+TEST_F(LocalEngineTest, ThreadsThatTheSystemDoesNotGiveAreAnError) {
+    start(4);  // a first one, for the blocks
+    for (unsigned more : {0u, 1u})
+        EXPECT_EXIT((allow_threads(more), exit_with(make_local_engine(*model, *block_pool, pool, {}))),
+                    testing::ExitedWithCode(0), "cannot start .* of the engine");
+}
 
 // The promise of one answer: tokens and log-probability bits do not depend on company, batch limits or
 // preemption.

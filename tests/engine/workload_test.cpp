@@ -37,7 +37,8 @@ struct Bench {
         : model(64, 4096, per_step), pool(2), options(std::move(with)) {
         block_pool = std::make_unique<kv::BlockPool>(
             std::move(*kv::BlockPool::create(*model.kv_layout(KvType::f16), blocks)));
-        engine = make_local_engine(model, *block_pool, pool, options, std::move(times), std::move(trace));
+        engine =
+            make_local_engine(model, *block_pool, pool, options, std::move(times), std::move(trace)).value();
     }
     bool quiet() const {
         for (int i = 0; i < 5000; ++i) {

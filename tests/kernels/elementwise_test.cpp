@@ -152,6 +152,15 @@ TEST(IsaChoice, NamesAreCheckedByName) {
     EXPECT_TRUE(choose_isa("").ok());
     EXPECT_EQ(*choose_isa("portable"), Isa::portable);
     EXPECT_EQ(choose_isa("sse9").error().code, ErrorCode::invalid_argument);
+    for (Isa isa : all_isas) {
+        const char* name = to_string(isa);
+        EXPECT_NE(choose_isa("sse9").error().message.find(name), std::string::npos);
+        const auto chosen = choose_isa(name);
+        if (!chosen) {
+            EXPECT_NE(chosen.error().message.find("it has portable"), std::string::npos)
+                << chosen.error().message;
+        }
+    }
 }
 
 }  // namespace

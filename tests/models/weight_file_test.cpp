@@ -51,7 +51,7 @@ struct Loaded {
 };
 
 Loaded load(const fs::path& file, const fs::path& weight_file, kernels::Compute compute = serve,
-            const Progress& progress = {}, const Notice& notice = {}) {
+            const Progress& progress = {}, const Notice& notice = {}, bool verify = false) {
     Loaded loaded;
     auto checkpoint = checkpoint::Checkpoint::open(file);
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
@@ -61,6 +61,7 @@ Loaded load(const fs::path& file, const fs::path& weight_file, kernels::Compute 
     options.compute = compute;
     options.isa = kernels::supported_isas().back();
     options.weight_file = weight_file;
+    options.verify_weight_file = verify;
     options.progress = progress;
     options.notice = [&](const std::string& line) {
         loaded.notices.push_back(line);
@@ -307,7 +308,7 @@ TEST_P(DamagedWeightFileTest, IsBuiltAgain) {
     truncated(0, "inside its header");
     overwrite(8, "\x07");
     expect_built(llama, "version 7");
-    for (const off_t at : {12, 16, 24, 32, 40, 50, 70, 80, 87}) {
+    for (const off_t at : {12, 16, 24, 32, 40, 50, 70, 80, 88, 95}) {
         SCOPED_TRACE(at);
         overwrite(at, "\x5a");
         expect_built(llama, "header is damaged");
@@ -317,6 +318,38 @@ TEST_P(DamagedWeightFileTest, IsBuiltAgain) {
     const Loaded refused = load(llama, weights);
     EXPECT_FALSE(refused.model);
     EXPECT_EQ(read(weights), "notes");
+}
+
+TEST_P(DamagedWeightFileTest, ABitFlipInTheWeightsIsFound) {
+    expect_built(llama, "there is none yet");
+    ThreadPool pool(2);
+    const auto sound = open_any_weight_file(weights);
+    ASSERT_TRUE(sound.ok());
+    EXPECT_TRUE(verify(*sound, pool).ok());
+    EXPECT_TRUE(load(llama, weights, serve, {}, {}, true).notices.empty());
+    const auto last = static_cast<off_t>(weight_header_bytes + sound->header.identity.data_bytes - 1);
+    for (const off_t at : {off_t{weight_header_bytes}, last / 2, last}) {
+        SCOPED_TRACE(at);
+        overwrite(at, std::string(1, static_cast<char>(read(weights)[static_cast<size_t>(at)] ^ 1)));
+        const auto damaged = open_any_weight_file(weights);
+        ASSERT_TRUE(damaged.ok());
+        EXPECT_EQ(verify(*damaged, pool).error().code, ErrorCode::corrupt_data);
+        const Loaded built = load(llama, weights, serve, {}, {}, true);
+        ASSERT_EQ(built.notices.size(), 1u);
+        EXPECT_TRUE(contains(built.notices[0], "do not match their checksum")) << built.notices[0];
+        expect_mapped(llama);
+    }
+}
+
+TEST_P(DamagedWeightFileTest, AnyWeightFileCanBeLookedAt) {
+    EXPECT_FALSE(is_weight_file(weights));
+    EXPECT_EQ(open_any_weight_file(weights).error().code, ErrorCode::not_found);
+    expect_built(llama, "there is none yet");
+    EXPECT_TRUE(is_weight_file(weights));
+    EXPECT_FALSE(is_weight_file(llama));
+    EXPECT_FALSE(is_weight_file(folder));
+    fs::resize_file(weights, 100);
+    EXPECT_EQ(open_any_weight_file(weights).error().code, ErrorCode::corrupt_data);
 }
 
 TEST_P(DamagedWeightFileTest, NoRoomIsAnErrorThatLeavesNothing) {

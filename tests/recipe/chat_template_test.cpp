@@ -105,6 +105,19 @@ TEST(ChatTemplate, ErrorsAreValues) {
     EXPECT_NE(bloated->render("{}", 0).error().message.find("exceeds"), std::string::npos);
 }
 
+TEST(ChatTemplate, RenderingHasALimitOfTime) {
+    std::string slices = "{{ messages";
+    for (int i = 0; i < 14'000; ++i) slices += "[0:]";
+    const auto hostile = ChatTemplate::compile(slices + " }}");
+    ASSERT_TRUE(hostile.ok());
+    for (const char* what : {"took longer than 5000 ms", "still busy"}) {
+        const auto rendered = hostile->render(R"({"messages":[1,2]})", 0);
+        ASSERT_FALSE(rendered.ok());
+        EXPECT_EQ(rendered.error().code, ErrorCode::deadline_exceeded);
+        EXPECT_NE(rendered.error().message.find(what), std::string::npos) << rendered.error().message;
+    }
+}
+
 TEST(ChatTemplate, LargeInputsFitTheBudget) {
     const auto simple =
         ChatTemplate::compile("{% for m in messages %}{{ m.content | trim }}{{ m | tojson }}{% endfor %}");

@@ -32,7 +32,8 @@ struct HashServer {
         served->name = "hash";
         served->tokenizer = std::make_unique<ByteTokenizer>();
         served->engine =
-            engine::make_local_engine(model, *block_pool, pool, engine_options, std::make_unique<RowTimes>());
+            engine::make_local_engine(model, *block_pool, pool, engine_options, std::make_unique<RowTimes>())
+                .value();
         engine = served->engine.get();
         server::ServerOptions options;
         options.port = 0;

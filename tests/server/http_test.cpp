@@ -282,6 +282,37 @@ TEST_F(ServerTest, MalformedHttpGetsA4xxOrIsDropped) {
     EXPECT_EQ(request("GET", "/health").status, 200);
 }
 
+TEST_F(ServerTest, ALineFeedAloneIsNoVersionOfHttp) {
+    start({}, quick());
+    for (const char* text :
+         {"GET /health HTTP/1.1\nHost: x\n\n", "GET /health HTTP/1.0\n\n", "GET /health HTTP/1.1\n\r\n"}) {
+        Client client(server_->port());
+        client.send(text);
+        const Response response = client.read_response(3000);
+        EXPECT_EQ(response.status, 400) << text;
+        EXPECT_NE(response.body.find("LF alone"), std::string::npos) << response.body;
+    }
+    Client client(server_->port());
+    client.send("GET /health HTTP/3.0\r\nHost: x\r\n\r\n");
+    EXPECT_EQ(client.read_response(3000).status, 505);
+}
+
+TEST_F(ServerTest, BodiesAreChunkedOrAsTheyAre) {
+    start({}, quick());
+    const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n",
+                      body = "\r\n10\r\n{\"prompt\":\"abc\"}\r\n0\r\n\r\n";
+    for (const char* encoding :
+         {"Transfer-Encoding: gzip, chunked\r\n", "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+          "Transfer-Encoding: chunked, chunked\r\n", "Transfer-Encoding: identity\r\n"}) {
+        Client client(server_->port());
+        client.send(head + encoding + body);
+        EXPECT_EQ(client.read_response(3000).status, 501) << encoding;
+    }
+    Client client(server_->port());
+    client.send(head + "Transfer-Encoding: Chunked\r\n" + body);
+    EXPECT_EQ(client.read_response(3000).status, 200);
+}
+
 TEST_F(ServerTest, RandomDamageNeverHangsOrKills) {
     start({}, quick());
     const std::string good =

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "server/fixture.h"
+#include "support/few_threads.h"
 
 namespace deepinfer::testing {
 namespace {
@@ -21,6 +22,18 @@ TEST_F(ServerTest, NotReadyBeforeTheModelIsLoaded) {
     server_->set_model(make_model({}, &engine_));
     EXPECT_EQ(request("GET", "/readyz").status, 200);
     EXPECT_EQ(request("POST", "/v1/chat/completions", hello).status, 200);
+}
+
+TEST(ServerStart, ThreadsThatTheSystemDoesNotGiveAreAnError) {
+    for (unsigned more : {0u, 1u, 2u}) {  // with some started, those must end
+        const auto start = [more] {
+            allow_threads(more);
+            server::ServerOptions options;
+            options.port = 0;
+            exit_with(server::Server::start(options));
+        };
+        EXPECT_EXIT(start(), ::testing::ExitedWithCode(0), "cannot start thread . of 3 of the server");
+    }
 }
 
 TEST_F(ServerTest, DrainFinishesRunningAnswersAndRefusesNewOnes) {
