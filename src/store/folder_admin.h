@@ -1,0 +1,40 @@
+// What a person may want to know of a folder of blocks, and do to it: whatever models its blocks are of.
+//
+// Other processes may use the folder meanwhile. Threads: functions without state.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kv/retention.h"
+
+namespace deepinfer::store {
+
+struct SegmentInfo {
+    std::filesystem::path path;
+    std::string fingerprint;  // hexadecimal
+    kv::Retention retention = kv::Retention::chat;
+    uint64_t bytes = 0, blocks = 0, block_bytes = 0;
+    double seconds = 0;     // that computing its blocks takes
+    int64_t last_used = 0;  // seconds since 1970
+    bool sealed = false;    // else being written, or left by a process that died
+    std::string problem;    // why it cannot be read; empty: it can
+};
+
+// All segments below the folder, by path. Error: not_found.
+Result<std::vector<SegmentInfo>> list_segments(const std::filesystem::path& folder);
+
+struct SegmentCheck {
+    uint64_t intact = 0, damaged = 0;  // blocks
+};
+// Reads everything of a segment and compares all checksums. Error: of reading it.
+Result<SegmentCheck> check_segment(const SegmentInfo& segment);
+
+// Deletes segments for which `which` says so, but those that a process is writing. Returns how many bytes.
+uint64_t delete_segments(const std::vector<SegmentInfo>& segments,
+                         const std::function<bool(const SegmentInfo&)>& which);
+
+}  // namespace deepinfer::store
