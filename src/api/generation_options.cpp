@@ -77,6 +77,19 @@ std::vector<engine::LogitBias> parse_logit_bias(const Fields& fields) {
     return result;
 }
 
+// OpenAI knows "in_memory" and "24h"; the classes of stores are ours.
+std::optional<engine::Retention> parse_retention(const Fields& fields) {
+    const auto name = fields.string("prompt_cache_retention");
+    if (!name) return std::nullopt;
+    if (*name == "in_memory" || *name == "in-memory") return engine::Retention::none;
+    if (*name == "24h") return engine::Retention::agent;
+    if (const auto retention = engine::parse_retention(*name)) return retention;
+    fail("prompt_cache_retention",
+         "'prompt_cache_retention' must be one of in_memory, 24h, none, agent, chat, but is " +
+             quoted(name->substr(0, 64)) + ".",
+         "invalid_value");
+}
+
 bool parse_include_usage(const Fields& fields, bool stream) {
     const json::object* object = fields.object("stream_options");
     if (!object) return false;
@@ -129,6 +142,15 @@ GenerationOptions parse_generation_options(const Fields& fields) {
             fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()))
         result.seed = static_cast<uint64_t>(*seed);
     result.n = result.best_of = static_cast<int32_t>(fields.integer("n", 1, engine::max_choices).value_or(1));
+    if (const auto salt = fields.string("cache_salt")) {
+        if (salt->size() > limits::cache_salt_bytes)
+            fail("cache_salt",
+                 "'cache_salt' has " + std::to_string(salt->size()) + " bytes; it may have at most " +
+                     std::to_string(limits::cache_salt_bytes) + ".",
+                 "invalid_value");
+        result.cache_salt = *salt;
+    }
+    result.retention = parse_retention(fields);
     result.priority =
         static_cast<int32_t>(fields.integer("priority", -limits::priority, limits::priority).value_or(0));
     result.timeout = fields.number("timeout", limits::shortest_timeout, limits::longest_timeout);

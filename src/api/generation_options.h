@@ -21,7 +21,9 @@ struct GenerationOptions {
     // Answers report so many likely tokens at each place of the prompt; -1: none. sampling.prompt_logprobs covers it and
     // what an echo needs.
     int32_t prompt_logprobs = -1;
-    int32_t priority = 0;  // lower starts earlier, among the requests of one API key
+    std::string cache_salt;  // computed prefixes are shared among requests with the same one only
+    std::optional<engine::Retention> retention;  // of what is computed; absent: as the server has it
+    int32_t priority = 0;                        // lower starts earlier, among the requests of one API key
     std::optional<double>
         timeout;  // seconds from the request's arrival until it must be done; absent: no limit
     std::vector<std::string> stop;

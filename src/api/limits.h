@@ -16,6 +16,7 @@ constexpr size_t stop_token_ids = 128;
 constexpr size_t prompts = 64;  // of one /v1/completions request
 constexpr int64_t max_tokens = 1 << 30;
 constexpr int64_t top_k = 1 << 30;
+constexpr size_t cache_salt_bytes = 256;
 constexpr int64_t priority = 1'000'000;                               // its absolute value
 constexpr double shortest_timeout = 0.001, longest_timeout = 86'400;  // seconds
 

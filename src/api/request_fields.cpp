@@ -69,6 +69,8 @@ constexpr RequestField table[] = {
     {"stop_token_ids", both, implemented},
     {"priority", both, implemented},
     {"timeout", both, implemented},
+    {"cache_salt", both, implemented},
+    {"prompt_cache_retention", both, implemented},
     {"add_special_tokens", completions, implemented},
     {"parse_special_tokens", completions, implemented},
     {"add_generation_prompt", chat, implemented},
@@ -80,7 +82,6 @@ constexpr RequestField table[] = {
     {"metadata", chat, hint, is_object, "an object"},
     {"prompt_cache_key", chat, hint, is_string, "a string"},
     {"prompt_cache_options", chat, hint, is_object, "an object"},
-    {"prompt_cache_retention", chat, hint, is_string, "a string"},
     {"safety_identifier", chat, hint, is_string, "a string"},
     {"prediction", chat, hint, is_object, "an object"},            // may speed an answer up, never changes it
     {"parallel_tool_calls", chat, hint, is_boolean, "a boolean"},  // there are no tool calls

@@ -126,11 +126,24 @@ json::value finish_json(const ChoiceDelta& delta) {
                                        : json::value(json::string(delta.finish_reason));
 }
 
+// The part by tier is ours.
+json::object prompt_details(const Usage& usage) {
+    json::object details{{"cached_tokens", usage.cached_tokens}};
+    if (usage.cached_tokens == 0) return details;
+    json::object tiers;
+    int64_t memory = usage.cached_tokens;
+    for (const auto& [name, tokens] : usage.loaded_tokens) memory -= tokens;
+    tiers["memory"] = memory;
+    for (const auto& [name, tokens] : usage.loaded_tokens) tiers[name] = tokens;
+    details["cached_tokens_by_tier"] = std::move(tiers);
+    return details;
+}
+
 json::object usage_json(const Usage& usage) {
     return {{"prompt_tokens", usage.prompt_tokens},
             {"completion_tokens", usage.completion_tokens},
             {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-            {"prompt_tokens_details", json::object{{"cached_tokens", usage.cached_tokens}}}};
+            {"prompt_tokens_details", prompt_details(usage)}};
 }
 
 json::object envelope(const ResponseHeader& header, bool chunk) {

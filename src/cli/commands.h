@@ -27,6 +27,8 @@ void add_bench_command(CLI::App& app, ExitStatus& exit);
 void add_perplexity_command(CLI::App& app, ExitStatus& exit);
 void add_logits_command(CLI::App& app, ExitStatus& exit);
 void add_tokenize_command(CLI::App& app, ExitStatus& exit);  // and detokenize
+void add_cache_command(CLI::App& app, ExitStatus& exit);
+void add_verify_command(CLI::App& app, ExitStatus& exit);
 void add_inspect_command(CLI::App& app, ExitStatus& exit);
 
 }  // namespace deepinfer::cli

@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "base/memory_info.h"
+#include "cli/cache_fingerprint.h"
+#include "cli/cache_folder.h"
 #include "cli/cpu_info.h"
 #include "cli/kv_type.h"
 #include "engine/cost_model.h"
@@ -87,25 +89,11 @@ Result<int32_t> choose_block_count(const LoadOptions& options, const models::Mod
     return static_cast<int32_t>(count);
 }
 
-// Where the script that downloads models keeps its files, too. Empty if there is no home.
-std::filesystem::path profile_folder() {
-    const auto variable = [](const char* name) {
-        const char* value = std::getenv(name);
-        return std::filesystem::path(value ? value : "");
-    };
-    if (const auto folder = variable("DEEPINFER_CACHE"); !folder.empty()) return folder / "profiles";
-    if (const auto folder = variable("XDG_CACHE_HOME"); folder.is_absolute())
-        return folder / "deepinfer" / "profiles";
-    if (const auto home = variable("HOME"); home.is_absolute())
-        return home / ".cache" / "deepinfer" / "profiles";
-    return {};
-}
-
 Result<std::unique_ptr<engine::CostModel>> make_step_times(const LoadOptions& options, ModelInMemory& m,
                                                            KvType kv_type) {
     if (options.no_profile) return std::make_unique<engine::CostModel>(*m.model, kv_type);
     engine::ProfileOptions profile;
-    profile.folder = profile_folder();
+    profile.folder = cache_folder("profiles");
     profile.machine = processor_name() + ", " + kernels::to_string(m.isa) + ", " +
                       std::to_string(m.pool->threads()) + " threads of " +
                       std::to_string(Topology::of_this_process().processors()) + ", weights in " +
@@ -232,6 +220,13 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     if (!memory) return std::move(memory).error();
     LoadedModel loaded;
     loaded.memory = std::move(*memory);
+    if (Status status = start_engine(loaded, options); !status) return status.error();
+    return loaded;
+}
+
+Status start_engine(LoadedModel& loaded, const LoadOptions& options) {
+    loaded.engine.reset();
+    loaded.blocks.reset();
     ModelInMemory& m = loaded.memory;
     const int32_t trained = m.model->info().context_length,
                   context = options.context > 0 ? options.context : trained;
@@ -255,10 +250,21 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
     engine.limits.max_rows = options.max_rows;
     engine.max_wait_seconds = options.max_wait_seconds;
     engine.async = !options.no_async;
+    engine.prefix_cache = !options.no_prefix_cache;
+    engine.share_between_tenants = options.share_prefix_cache;
+    engine::Stores stores;
+    if (engine.prefix_cache && options.stores.any()) {
+        engine.fingerprint = cache_fingerprint(*m.checkpoint, m.tokenizer.get(), options.compute, layout,
+                                               *m.pool, cache_folder("digests"));
+        auto opened = open_stores(options.stores, store::block_shape(layout, engine.fingerprint));
+        if (!opened) return std::move(opened).error();
+        stores = std::move(*opened);
+    }
     engine.isa = m.isa;
     if (m.tokenizer) engine.end_of_generation = m.tokenizer->end_of_generation();
     engine.limits.decode_seconds = options.itl_ms / 1e3;
-    engine.limits.prefill_seconds = options.step_ms / 1e3;
+    engine.limits.prefill_seconds = options.step_ms.value_or(usual_step_ms) / 1e3;
+    if (!options.step_ms) engine.limits.prefill_slowdown = 8;
     std::unique_ptr<engine::CostModel> times;
     if (options.step_times) {
         auto made = make_step_times(options, m, layout.type);
@@ -266,8 +272,8 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
         times = std::move(*made);
     }
     if (options.record_trace) loaded.trace = std::make_shared<engine::Trace>();
-    auto started =
-        engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine, std::move(times), loaded.trace);
+    auto started = engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine, std::move(times),
+                                             loaded.trace, std::move(stores));
     if (!started) return std::move(started).error();
     loaded.engine = std::move(*started);
     if (!options.quiet) {
@@ -288,7 +294,7 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
             stderr,
             "the KV cache holds %d tokens, fewer than the context of %d: longer requests are refused\n",
             loaded.engine->context_length(), context);
-    return loaded;
+    return {};
 }
 
 }  // namespace deepinfer::cli

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/stores.h"
 #include "engine/local_engine.h"
 #include "kv/block_pool.h"
 #include "models/model.h"
@@ -22,6 +23,8 @@ class Validator;
 }  // namespace CLI
 
 namespace deepinfer::cli {
+
+constexpr double usual_step_ms = 80;
 
 struct LoadOptions {
     std::filesystem::path model;  // .gguf file, .safetensors file, or folder
@@ -39,10 +42,15 @@ struct LoadOptions {
     double max_wait_seconds = 0;  // for the first step; who would wait longer is refused; 0: nobody
     bool step_times = false;      // predict how long steps take; else only max_rows bounds them
     bool no_profile = false;      // do not compute steps to learn that: it is learned from the first requests
-    double step_ms = 80, itl_ms = 0;  // their budgets: SchedulerLimits::prefill_seconds and decode_seconds
+    // Their budgets: SchedulerLimits::prefill_seconds and decode_seconds.
+    std::optional<double> step_ms;  // nothing: usual_step_ms, more where that is a few rows only
+    double itl_ms = 0;
     bool no_async = false;
-    bool record_trace = false;  // keep what the engine does, for people to look at
-    bool quiet = false;         // no progress on stderr
+    bool no_prefix_cache = false;     // compute every prompt whole
+    bool share_prefix_cache = false;  // between API keys
+    StoreOptions stores;              // where computed blocks are kept beyond memory; none unless asked for
+    bool record_trace = false;        // keep what the engine does, for people to look at
+    bool quiet = false;               // no progress on stderr
 };
 
 // Adds --model and --threads to a command; with an engine, --context and --kv-memory as well.
@@ -75,5 +83,7 @@ struct LoadedModel {
     const std::string& name() const { return memory.name; }
 };
 Result<LoadedModel> load_model(const LoadOptions& options);
+// Of a model that is loaded, with these options; ends the engine that there is, and forgets its blocks.
+Status start_engine(LoadedModel& loaded, const LoadOptions& options);
 
 }  // namespace deepinfer::cli

@@ -240,10 +240,10 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
             "Requests that would wait longer for their turn, in seconds, are answered with 429; 0: none")
         ->check(real_number(0.0, 1e6));
     command
-        ->add_option(
-            "--step-ms", options->load.step_ms,
-            "Time of a step that nobody's next token waits for: bounds how long a new request waits for it")
-        ->capture_default_str()
+        ->add_option("--step-ms", options->load.step_ms,
+                     "Time of a step that nobody's next token waits for: bounds how long a new request waits "
+                     "for it (80, or 8 "
+                     "times what a step of one row takes if that is more)")
         ->check(real_number(1.0, 1e6));
     command
         ->add_option(
@@ -255,6 +255,25 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
         "--no-profile", options->load.no_profile,
         "Do not time a few steps at the start (2 s, kept for the next one): how long steps take "
         "is then learned from the first requests");
+    add_store_options(*command, options->load.stores);
+    command
+        ->add_option_function<std::string>(
+            "--cache-retention",
+            [handler = &server.handler](const std::string& name) {
+                handler->retention = *engine::parse_retention(name);
+            },
+            "How long computed prefixes are kept after their last use, unless a request says otherwise: chat "
+            "(7 "
+            "days, the default), agent (3 days), none (in memory only)")
+        ->check(CLI::IsMember({"chat", "agent", "none"}));
+    command->add_flag(
+        "--no-prefix-cache", options->load.no_prefix_cache,
+        "Compute every prompt whole, also where the same beginning was computed before; answers "
+        "are the same");
+    command->add_flag(
+        "--share-prefix-cache", options->load.share_prefix_cache,
+        "Find again what was computed for other API keys, too: who measures times can then tell "
+        "whether somebody else sent the same text");
     command->add_flag("--no-async", options->load.no_async,
                       "Plan a step only when the one before is done; answers are the same");
     command->add_option("--max-connections", server.max_connections, "Connections at a time")

@@ -15,12 +15,15 @@ std::string describe(const engine::EngineStats& before, const engine::EngineStat
     const auto percent = [](double part, double whole) { return whole > 0 ? 100 * part / whole : 0.0; };
     char text[512];
     std::snprintf(text, sizeof text,
-                  "%.1f prompt and %.1f answer tokens/s; %d running, %d waiting; KV cache %.0f %%; %.1f "
+                  "%.1f prompt tokens/s (%.0f %% found in the cache) and %.1f answer tokens/s; %d running, "
+                  "%d waiting; KV cache %.0f %%; %.1f "
                   "steps/s of %.1f "
                   "rows, %.0f %% of the time with prompts, %.0f %% without, predicted within %+.0f %%; %llu "
                   "ended, %llu "
                   "cancelled, %llu refused, %llu put back",
                   static_cast<double>(now.prompt_tokens_total - before.prompt_tokens_total) / seconds,
+                  percent(static_cast<double>(now.cache_hits_total - before.cache_hits_total),
+                          static_cast<double>(now.cache_queries_total - before.cache_queries_total)),
                   static_cast<double>(now.generated_tokens_total - before.generated_tokens_total) / seconds,
                   now.running, now.waiting, percent(now.blocks_total - now.blocks_free, now.blocks_total),
                   steps / seconds,

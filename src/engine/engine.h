@@ -16,10 +16,15 @@
 #include "base/result.h"
 #include "base/token.h"
 #include "engine/sampling_params.h"
+#include "kv/retention.h"
+#include "store/block_store.h"
 
 namespace deepinfer::engine {
 
 using RequestId = uint64_t;
+using kv::parse_retention;
+using kv::Retention;
+constexpr size_t most_stores = 4;
 
 struct TokenLogprob {
     TokenId token = -1;
@@ -44,7 +49,8 @@ struct Finish {
     FinishReason reason = FinishReason::stop;
     TokenId stop_token = -1;  // the token that stopped it, if one did
     int32_t prompt_tokens = 0;
-    int32_t cached_tokens = 0;  // prompt tokens whose computation was reused
+    int32_t cached_tokens = 0;                         // prompt tokens whose computation was reused
+    std::array<int32_t, most_stores> loaded_tokens{};  // of these, those that came from each store
     int32_t completion_tokens = 0;
     // Seconds until the first rows were computed, from there to the first token, and from there to the end; what was not
     // reached is 0.
@@ -70,8 +76,11 @@ struct Request {
     // Answers drawn side by side; the prompt is computed once. Choice i is what a request of its own gives with seed
     // choice_seed(sampling.seed, i).
     int32_t choices = 1;
-    std::string tenant;    // tenants share the compute fairly; "" is one, too
-    int32_t priority = 0;  // lower starts earlier, among the requests of a tenant
+    std::string tenant;  // tenants share the compute fairly; "" is one, too
+    // Computed prefixes are shared between requests of one tenant and one salt only.
+    std::string cache_salt;
+    Retention retention = Retention::chat;  // how long stores keep what is computed for it
+    int32_t priority = 0;                   // lower starts earlier, among the requests of a tenant
     std::optional<Clock::time_point>
         deadline;  // FinishReason::error (deadline_exceeded) for what is not done by then
 };
@@ -83,10 +92,27 @@ inline uint64_t choice_seed(uint64_t seed, int32_t choice) {
 
 constexpr std::array<double, 12> step_row_bounds{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
 
+// Of a store behind the pool.
+struct TierStats {
+    std::string name;
+    uint64_t hits_total = 0;  // prompt tokens that came from there
+    store::StoreStats store;
+};
+
 // A moment's counters, for /metrics and tests. Totals only grow.
 struct EngineStats {
     int32_t running = 0, waiting = 0;
-    int32_t blocks_total = 0, blocks_free = 0;
+    int32_t blocks_total = 0, blocks_free = 0;  // free: used by no request
+    int32_t blocks_kept = 0;  // of the free ones, those that hold a prefix that may be used again
+    // Prompt tokens of requests that began: all, and those whose blocks were there.
+    uint64_t cache_queries_total = 0, cache_hits_total = 0;
+    uint64_t cache_evictions_total = 0;    // blocks that made room for others
+    double cache_seconds_saved_total = 0;  // what computing the tokens that were there would have taken
+    uint64_t cache_lookups_total = 0,
+             cache_lookups_empty_total = 0;  // in the stores, and those that found nothing
+    uint64_t cache_loads_late_total = 0, cache_loads_failed_total = 0, cache_loads_not_worth_total = 0;
+    uint64_t cache_writes_total = 0, cache_writes_failed_total = 0, cache_writes_dropped_total = 0;  // blocks
+    std::vector<TierStats> tiers;
     uint64_t prompt_tokens_total = 0, generated_tokens_total = 0;
     uint64_t finished_stop_total = 0, finished_length_total = 0, cancelled_total = 0, failed_total = 0;
     uint64_t rejected_total = 0, preemptions_total = 0, steps_total = 0;

@@ -2,29 +2,19 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
-#include <deque>
 #include <utility>
 
 #include "base/start_thread.h"
-#include "engine/mailbox.h"
+#include "engine/local_engine_impl.h"
 #include "engine/prompt_scores.h"
 #include "engine/request_check.h"
-#include "engine/sequence.h"
-#include "engine/step_runner.h"
-#include "engine/tenants.h"
 
 namespace deepinfer::engine {
 
 namespace {
 
-constexpr double averaging_seconds = 5;
 constexpr auto planning_margin = std::chrono::milliseconds(1);
-
-double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
-Clock::duration duration(double seconds) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
+constexpr auto longest_sleep = std::chrono::milliseconds(10);  // deadlines may pass
 
 // Without a model of the time every step takes none.
 class NoTimes final : public StepTimes {
@@ -33,102 +23,11 @@ class NoTimes final : public StepTimes {
     void observe(std::span<const Chunk>, double) override {}
 };
 
-class LocalEngine final : public Engine {
-  public:
-    LocalEngine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool, const EngineOptions& options,
-                std::unique_ptr<StepTimes> times, std::shared_ptr<Trace> trace);
-    ~LocalEngine() override {
-        mailbox_.stop();
-        thread_.join();
-    }
-
-    Result<RequestId> submit(Request request, Listener listener) override;
-    void cancel(RequestId id) override { mailbox_.cancel(id, -1); }
-    void cancel(RequestId id, int32_t choice) override { mailbox_.cancel(id, choice); }
-    void cancel_all() override { mailbox_.cancel_all(); }
-    EngineStats stats() const override { return mailbox_.stats(); }
-    int32_t context_length() const override { return context_length_; }
-    int32_t vocabulary_size() const override { return model_.info().vocabulary; }
-
-  private:
-    // A step that was started: who has rows and samples in it.
-    struct Flight {
-        struct Rows {
-            SequencePtr sequence;
-            Chunk chunk;
-            int32_t scores = 0;
-        };
-        uint64_t id = 0;
-        std::vector<Rows> rows;
-        std::vector<SequencePtr> samples;
-        double predicted = 0;
-        Clock::time_point expected_end;
-    };
-    struct Ended {
-        std::shared_ptr<const Listener> listener;
-        int32_t choice;
-        Finish finish;
-    };
-    // Blocks that the steps in flight still use.
-    struct Retired {
-        uint64_t last_step;
-        std::vector<kv::BlockId> blocks;
-    };
-
-    void run();
-    void receive(bool wait);
-    bool plan_step();
-    SequenceView view(const Sequence& s) const;
-    Plan decide();
-    void build(const Plan& decision, std::span<const SequencePtr> chosen, StepInputs& inputs, Flight& flight);
-    void fork(const SequencePtr& parent, int32_t logits, StepInputs& inputs, Flight& flight);
-    void sample(const SequencePtr& s, int32_t logits, StepInputs& inputs, Flight& flight);
-    Clock::time_point latest_planning() const;
-    StepResult wait_for_step();
-    void process(StepResult result);
-    void measure(const Flight& flight, const StepResult& result);
-    void deliver(Sequence& s, const Result<SampledToken>& sampled);
-    void finish(Sequence& s, FinishReason reason, TokenId stop_token = -1, Error error = {});
-    void drop_over();
-    void count_finish();
-    void end_overdue_and_cancelled(const Mailbox::Orders& orders);
-    void allocate_blocks(Sequence& s, int32_t tokens);
-    kv::BlockId allocate_block();
-    void release_blocks(Sequence& s);
-    void reclaim();
-    void estimate(Sequence& s);
-    double estimated_wait() const;
-    void tell();
-
-    models::Model& model_;
-    kv::BlockPool& blocks_;
-    const EngineOptions options_;
-    int32_t context_length_ = 0;
-    std::unique_ptr<StepTimes> times_;
-    std::shared_ptr<Trace> trace_;
-    StepRunner runner_;
-    Mailbox mailbox_;
-
-    // Owned by the engine thread.
-    std::vector<SequencePtr> running_;  // oldest admission first
-    std::deque<SequencePtr> waiting_;
-    std::deque<Flight> flights_;  // at most two
-    std::vector<Retired> retired_;
-    std::vector<Ended> ended_;  // to be told
-    Tenants tenants_;
-    EngineStats counters_;
-    uint64_t next_step_ = 1, done_step_ = 0;
-    double prefill_share_ = 1;  // of the time, seconds of estimated service done per second; moving average
-    double finished_per_second_ = 0;  // moving average
-    Clock::time_point last_end_{}, last_finish_{};
-    std::deque<StepResult> inline_results_;  // of steps computed by the engine thread itself
-    std::unique_ptr<StepLane> lane_;         // if async
-    std::thread thread_;
-};
+}  // namespace
 
 LocalEngine::LocalEngine(models::Model& model, kv::BlockPool& blocks, ThreadPool& pool,
                          const EngineOptions& options, std::unique_ptr<StepTimes> times,
-                         std::shared_ptr<Trace> trace)
+                         std::shared_ptr<Trace> trace, Stores stores)
     : model_(model),
       blocks_(blocks),
       options_([&] {
@@ -141,6 +40,8 @@ LocalEngine::LocalEngine(models::Model& model, kv::BlockPool& blocks, ThreadPool
       trace_(std::move(trace)),
       runner_(model, blocks, pool, options.isa, options.end_of_generation, trace_.get()),
       mailbox_(options.max_waiting + options.limits.max_running, options.max_wait_seconds),
+      prefixes_(blocks, *times_, options.fingerprint, options.prefix_cache),
+      stored_(prefixes_.cache(), blocks, *times_, std::move(stores), [this] { mailbox_.wake(); }),
       tenants_(options.tenant_weights) {
     const int64_t pool_tokens = int64_t{blocks.total()} * kv::block_tokens;
     const int32_t wanted = options.context_length > 0 ? options.context_length : model.info().context_length;
@@ -160,15 +61,20 @@ Result<RequestId> LocalEngine::submit(Request request, Listener listener) {
 void LocalEngine::run() {
     std::optional<ThreadPool::PinnedCaller> pinned;
     if (!lane_) pinned.emplace(runner_.pool());
+    bool started = true;
     for (;;) {
         const bool idle = running_.empty() && waiting_.empty() && flights_.empty();
-        assert(!idle || blocks_.free() == blocks_.total());  // nothing runs, so nothing may hold a block
+        assert(!idle || nothing_held());
         // Who comes while a step is computed may still join the next: it is planned as late as is safe.
         if (flights_.size() == 1 && lane_)
             if (auto result = lane_->wait(latest_planning())) process(std::move(*result));
-        receive(idle);
+        // All wait for stores: they wake this thread.
+        const bool stuck = !started && flights_.empty();
+        receive(idle    ? Clock::time_point::max()
+                : stuck ? Clock::now() + longest_sleep
+                        : Clock::time_point::min());
         if (mailbox_.stopping()) break;
-        const bool started = flights_.size() < (lane_ ? 2u : 1u) && plan_step();
+        started = flights_.size() < (lane_ ? 2u : 1u) && plan_step();
         if (!flights_.empty() && (!started || flights_.size() > 1 || !lane_)) process(wait_for_step());
         tell();
     }
@@ -180,6 +86,9 @@ void LocalEngine::run() {
     tell();
 }
 
+// Nothing runs, so nothing may hold a block but what is being written.
+bool LocalEngine::nothing_held() const { return !stored_.idle() || prefixes_.available() == blocks_.total(); }
+
 // When the next step must be planned to be there in time, by the prediction for the one that is computed.
 Clock::time_point LocalEngine::latest_planning() const {
     const Flight& flight = flights_.front();
@@ -188,8 +97,9 @@ Clock::time_point LocalEngine::latest_planning() const {
 }
 
 // Takes over what other threads sent.
-void LocalEngine::receive(bool wait) {
-    Mailbox::Orders orders = mailbox_.take(wait);
+void LocalEngine::receive(Clock::time_point until) {
+    Mailbox::Orders orders = mailbox_.take(until);
+    stored_.receive();
     for (Mailbox::Arrival& arrival : orders.arrived) {
         auto s = std::make_shared<Sequence>();
         Request& request = arrival.request;
@@ -204,6 +114,9 @@ void LocalEngine::receive(bool wait) {
         s->tokens = std::move(request.prompt);
         s->history = TokenHistory(*s->sampling, s->tokens, model_.info().vocabulary);
         s->prompt_tokens = s->known();
+        s->retention = request.retention;
+        s->tenant_hash = kv::BlockKeyHash()(kv::Fingerprint().add("tenant", request.tenant).digest());
+        prefixes_.enter(*s, options_.share_between_tenants ? "" : request.tenant, request.cache_salt);
         estimate(*s);
         waiting_.push_back(std::move(s));
     }
@@ -223,173 +136,6 @@ void LocalEngine::end_overdue_and_cancelled(const Mailbox::Orders& orders) {
     std::for_each(running_.begin(), running_.end(), end);
     std::for_each(waiting_.begin(), waiting_.end(), end);
     drop_over();
-}
-
-SequenceView LocalEngine::view(const Sequence& s) const {
-    SequenceView v;
-    v.tokens = s.length();
-    v.computed = s.computed;
-    v.blocks = static_cast<int32_t>(s.blocks.size());
-    for (kv::BlockId block : s.blocks) v.freed_by_giving += blocks_.references(block) == 1;
-    v.in_flight = s.last_step > done_step_;
-    v.pending = s.pending > 0;
-    v.complete = s.generated() + s.pending >= s.sampling->max_tokens || s.length() >= context_length_;
-    v.choices = s.choices;
-    v.all_logits = wants_scores(s);
-    if (v.all_logits) v.max_rows = most_scored_rows;
-    v.tenant = s.tenant;
-    v.priority = s.priority;
-    v.arrival = seconds(s.arrival.time_since_epoch());
-    v.waiting_since = seconds(s.waiting_since.time_since_epoch());
-    v.service = s.service;
-    v.skipped = s.skipped;
-    return v;
-}
-
-Plan LocalEngine::decide() {
-    std::vector<SequenceView> running, waiting;
-    for (const SequencePtr& s : running_) running.push_back(view(*s));
-    for (const SequencePtr& s : waiting_) waiting.push_back(view(*s));
-    PlanInput input;
-    input.running = running;
-    input.waiting = waiting;
-    input.tenants = tenants_.views();
-    input.free_blocks = blocks_.free();
-    for (const Retired& r : retired_)
-        for (kv::BlockId block : r.blocks) input.coming_blocks += blocks_.references(block) == 1;
-    input.now = seconds(Clock::now().time_since_epoch());
-    return plan(input, *times_, options_.limits);
-}
-
-// Plans a step and starts it. False if there is nothing to compute now.
-bool LocalEngine::plan_step() {
-    const Clock::time_point begin = Clock::now();
-    const Plan decision = decide();
-    for (int32_t index : decision.preempted) {  // youngest first, so that the queue keeps their order
-        SequencePtr& s = running_[static_cast<size_t>(index)];
-        release_blocks(*s);
-        estimate(*s);
-        ++counters_.preemptions_total;
-        waiting_.push_front(s);
-    }
-    // `waiting_` has got as many in front as were preempted.
-    const auto at = [&](int32_t index) -> SequencePtr& {
-        const auto i = static_cast<size_t>(index), n = running_.size();
-        return i < n ? running_[i] : waiting_[i - n + decision.preempted.size()];
-    };
-    for (int32_t index : decision.skipped) ++at(index)->skipped;
-    std::vector<SequencePtr> chosen;
-    for (const Plan::Work& work : decision.work) chosen.push_back(at(work.sequence));
-    std::vector<SequencePtr> admitted;
-    for (int32_t index : decision.admitted)
-        admitted.push_back(at(index + static_cast<int32_t>(running_.size())));
-    for (const SequencePtr& s : admitted) std::erase(waiting_, s);
-    for (int32_t index : decision.preempted) running_[static_cast<size_t>(index)] = nullptr;
-    std::erase(running_, nullptr);
-    for (const SequencePtr& s : admitted) {
-        allocate_blocks(*s, s->length() + 1);
-        for (int32_t i = 1; i < s->choices; ++i) s->tails.push_back(allocate_block());
-        running_.push_back(s);
-    }
-    if (decision.work.empty()) return false;
-    tenants_.set_used(decision.used);
-
-    StepInputs inputs;
-    Flight flight;
-    flight.id = inputs.id = next_step_++;
-    flight.predicted = inputs.predicted = decision.predicted;
-    build(decision, chosen, inputs, flight);
-    const Clock::time_point now = Clock::now();
-    const Clock::time_point start = flights_.empty() ? now : std::max(now, flights_.back().expected_end);
-    flight.expected_end = start + duration(decision.predicted);
-    if (trace_)
-        trace_->add({"plan", Trace::Lane::engine, begin, now, flight.id,
-                     static_cast<int32_t>(inputs.batch.tokens.size()), static_cast<int32_t>(chosen.size()),
-                     decision.predicted});
-    flights_.push_back(std::move(flight));
-    if (lane_)
-        lane_->start(std::move(inputs));
-    else
-        inline_results_.push_back(runner_.run(inputs));
-    return true;
-}
-
-void LocalEngine::build(const Plan& decision, std::span<const SequencePtr> chosen, StepInputs& inputs,
-                        Flight& flight) {
-    models::Batch& batch = inputs.batch;
-    size_t tables = 0;
-    for (size_t i = 0; i < chosen.size(); ++i) {
-        allocate_blocks(*chosen[i], chosen[i]->computed + decision.work[i].rows);
-        tables += chosen[i]->blocks.size();
-    }
-    const Clock::time_point now = Clock::now();
-    inputs.tables.reserve(tables);  // spans into it must stay valid
-    for (size_t i = 0; i < chosen.size(); ++i) {
-        const SequencePtr& s = chosen[i];
-        const int32_t rows = decision.work[i].rows, first = static_cast<int32_t>(batch.tokens.size()),
-                      end = s->computed + rows, known = std::min(end, s->known());
-        batch.tokens.insert(batch.tokens.end(), s->tokens.begin() + s->computed, s->tokens.begin() + known);
-        if (known < end) {
-            assert(end - known == 1 && s->last_step + 1 == inputs.id);
-            inputs.carried.push_back({static_cast<int32_t>(batch.tokens.size()), s->last_sample});
-            batch.tokens.push_back(0);
-        }
-        const size_t table = inputs.tables.size();
-        inputs.tables.insert(inputs.tables.end(), s->blocks.begin(), s->blocks.end());
-        batch.sequences.push_back(
-            {first, rows, s->computed, std::span(inputs.tables).subspan(table, s->blocks.size())});
-        const int32_t scores = add_scores(*s, first, rows, inputs);
-        flight.rows.push_back({s, {rows, s->computed, scores + (end == s->length() ? 1 : 0)}, scores});
-        s->computed = end;
-        s->last_step = inputs.id;
-        s->last_sample = -1;
-        s->skipped = 0;
-        s->waiting_since = now;
-        if (!s->started) s->started = now;
-        if (end < s->length()) {
-            estimate(*s);
-            continue;
-        }
-        const auto logits = static_cast<int32_t>(batch.logit_rows.size());
-        batch.logit_rows.push_back(first + rows - 1);
-        sample(s, logits, inputs, flight);
-        if (s->choices > 1) fork(s, logits, inputs, flight);
-    }
-}
-
-void LocalEngine::sample(const SequencePtr& s, int32_t logits, StepInputs& inputs, Flight& flight) {
-    s->last_sample = static_cast<int32_t>(inputs.samples.size());
-    inputs.samples.push_back({logits, s->sampling, &s->history, int64_t{s->length()}});
-    ++s->pending;
-    flight.samples.push_back(s);
-}
-
-// The other choices start from the blocks of the first: full ones are shared, the last one is copied.
-void LocalEngine::fork(const SequencePtr& parent, int32_t logits, StepInputs& inputs, Flight& flight) {
-    const int32_t full = parent->computed / kv::block_tokens;
-    for (int32_t choice = 1; choice < parent->choices; ++choice) {
-        auto s = std::make_shared<Sequence>(*parent);
-        SamplingParams sampling = *parent->sampling;
-        sampling.seed = choice_seed(sampling.seed, choice);
-        s->sampling = std::make_shared<const SamplingParams>(std::move(sampling));
-        s->choice = choice;
-        s->choices = 1;
-        s->pending = 0;
-        s->counted = s->prompt_tokens;
-        s->scores_told = true;  // the parent tells
-        s->scores.clear();
-        s->blocks.resize(static_cast<size_t>(full));
-        for (kv::BlockId block : s->blocks) blocks_.retain(block);
-        s->tails.clear();
-        s->blocks.push_back(parent->tails[static_cast<size_t>(choice) - 1]);
-        if (parent->computed % kv::block_tokens != 0)
-            inputs.copies.push_back({parent->blocks[static_cast<size_t>(full)], s->blocks.back()});
-        tenants_.retain(s->tenant);
-        sample(s, logits, inputs, flight);
-        running_.push_back(std::move(s));
-    }
-    parent->choices = 1;
-    parent->tails.clear();
 }
 
 StepResult LocalEngine::wait_for_step() {
@@ -416,6 +162,7 @@ void LocalEngine::process(StepResult result) {
         if (s->over && !result.skipped) counters_.wasted_rows_total += static_cast<uint64_t>(chunk.rows);
         if (result.failure) finish(*s, FinishReason::error, -1, *result.failure);
         if (result.failure || result.skipped) continue;
+        if (!s->blocks.empty()) publish(*s, chunk.position + chunk.rows);  // else it ended, or gave way
         if (Status status = take_scores(*s, scores.first(static_cast<size_t>(scored))); !status)
             finish(*s, FinishReason::error, -1, status.error());
         scores = scores.subspan(static_cast<size_t>(scored));
@@ -434,6 +181,13 @@ void LocalEngine::process(StepResult result) {
     if (trace_)
         trace_->add({"process", Trace::Lane::engine, begin, Clock::now(), flight.id, 0,
                      static_cast<int32_t>(flight.samples.size()), 0});
+}
+
+void LocalEngine::publish(Sequence& s, int32_t computed) {
+    PrefixSharing::Published published = prefixes_.publish(s, computed);
+    retire(s, std::move(published.replaced));
+    for (const PrefixSharing::Entered& block : published.entered)
+        stored_.offer(s, block.index, block.seconds);
 }
 
 // Counts a step that was computed, and teaches the cost model.
@@ -457,11 +211,7 @@ void LocalEngine::measure(const Flight& flight, const StepResult& result) {
     counters_.step_rows_total += static_cast<uint64_t>(rows);
     counters_.predicted_seconds_total += flight.predicted;
     (prompts ? counters_.prompt_step_seconds_total : counters_.decode_step_seconds_total) += took;
-    const double passed = seconds(result.end - std::max(result.begin, last_end_)),
-                 keep = std::exp(-passed / averaging_seconds);
-    last_end_ = result.end;
-    if (prompts && took > 0)
-        prefill_share_ = keep * prefill_share_ + (1 - keep) * std::min(1.0, service / took);
+    throughput_.step(result.begin, result.end, service);
 }
 
 void LocalEngine::deliver(Sequence& s, const Result<SampledToken>& sampled) {
@@ -480,9 +230,10 @@ void LocalEngine::deliver(Sequence& s, const Result<SampledToken>& sampled) {
 void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, Error error) {
     if (s.over) return;
     s.over = true;
+    stored_.give_up(s);
     release_blocks(s);
     tenants_.leave(s.tenant);
-    count_finish();
+    throughput_.request_ended(Clock::now());
     (reason == FinishReason::stop        ? counters_.finished_stop_total
      : reason == FinishReason::length    ? counters_.finished_length_total
      : reason == FinishReason::cancelled ? counters_.cancelled_total
@@ -491,6 +242,8 @@ void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, E
     end.reason = reason;
     end.stop_token = stop_token;
     end.prompt_tokens = s.prompt_tokens;
+    end.cached_tokens = s.cached_tokens;
+    if (s.cached_tokens > 0) end.loaded_tokens = s.loaded_tokens;  // else it never began
     end.completion_tokens = s.generated();
     end.error = std::move(error);
     const Clock::time_point now = Clock::now();
@@ -509,36 +262,31 @@ void LocalEngine::drop_over() {
     std::erase_if(waiting_, over);
 }
 
-void LocalEngine::count_finish() {
-    const Clock::time_point now = Clock::now();
-    if (last_finish_ != Clock::time_point{}) {
-        const double gap = std::max(seconds(now - last_finish_), 1e-6),
-                     keep = std::exp(-gap / averaging_seconds);
-        finished_per_second_ = keep * finished_per_second_ + (1 - keep) / gap;
-    }
-    last_finish_ = now;
-}
-
 void LocalEngine::allocate_blocks(Sequence& s, int32_t tokens) {
     const auto wanted = static_cast<size_t>(kv::blocks_for(tokens));
     while (s.blocks.size() < wanted) s.blocks.push_back(allocate_block());
 }
 
 kv::BlockId LocalEngine::allocate_block() {
-    const kv::BlockId block = blocks_.allocate();
+    const kv::BlockId block = prefixes_.allocate();
     assert(block >= 0);  // the plan counted
     return block;
 }
 
-// Gives back the blocks once no step in flight uses them.
+// Gives back blocks of a sequence once no step in flight uses them.
+void LocalEngine::retire(const Sequence& s, std::vector<kv::BlockId> blocks) {
+    if (blocks.empty()) return;
+    if (s.last_step > done_step_)
+        retired_.push_back({s.last_step, std::move(blocks)});
+    else
+        for (kv::BlockId block : blocks) blocks_.release(block);
+}
+
 void LocalEngine::release_blocks(Sequence& s) {
+    prefixes_.leave(s);
     s.blocks.insert(s.blocks.end(), s.tails.begin(), s.tails.end());
     s.tails.clear();
-    if (s.last_step > done_step_)
-        retired_.push_back({s.last_step, std::move(s.blocks)});
-    else
-        for (kv::BlockId block : s.blocks) blocks_.release(block);
-    s.blocks.clear();
+    retire(s, std::exchange(s.blocks, {}));
     s.computed = 0;
 }
 
@@ -552,22 +300,21 @@ void LocalEngine::reclaim() {
 
 // How long the rest of the prompt would take alone.
 void LocalEngine::estimate(Sequence& s) {
-    const Chunk rest{s.length() - s.computed, s.computed, 1};
+    const int32_t computed = std::max(s.computed, s.found * kv::block_tokens);
+    const Chunk rest{s.length() - computed, computed, 1};
     s.service = times_->seconds({&rest, 1});
 }
 
-// Seconds until a request that came now would start: the prompts before it, at the speed at which prompts are computed
-// beside the decoding; if there is no place to run, the time until enough have ended.
+// Seconds until a request that came now would start: the prompts before it; if there is no place to run, the time until
+// enough have ended.
 double LocalEngine::estimated_wait() const {
     double work = 0;
     int32_t sequences = 0;
     for (const SequencePtr& s : waiting_) work += s->service, sequences += s->choices;
     for (const SequencePtr& s : running_)
         if (s->computed < s->prompt_tokens) work += s->service;
-    const double prompts = work / std::max(prefill_share_, 0.02);
     const auto running = static_cast<int32_t>(running_.size());
-    const int32_t over = running + sequences + 1 - options_.limits.max_running;
-    return over > 0 && finished_per_second_ > 0 ? std::max(prompts, over / finished_per_second_) : prompts;
+    return throughput_.wait(work, running + sequences + 1 - options_.limits.max_running);
 }
 
 // Shows the counters, then tells who has come to an end.
@@ -576,23 +323,25 @@ void LocalEngine::tell() {
     counters_.waiting = 0;
     for (const SequencePtr& s : waiting_) counters_.waiting += s->choices;
     counters_.blocks_total = blocks_.total();
-    counters_.blocks_free = blocks_.free();
+    counters_.blocks_free = prefixes_.available();
+    counters_.blocks_kept = blocks_.kept();
+    counters_.cache_evictions_total = prefixes_.cache().stats().evicted_total;
+    stored_.tell(counters_);
     counters_.estimated_wait = estimated_wait();
-    mailbox_.publish(counters_, finished_per_second_ > 0 ? 1 / finished_per_second_ : 0);
+    mailbox_.publish(counters_, throughput_.seconds_per_request());
     for (const Ended& e : std::exchange(ended_, {})) e.listener->on_finish(e.choice, e.finish);
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Engine>> make_local_engine(models::Model& model, kv::BlockPool& blocks,
                                                   ThreadPool& pool, const EngineOptions& options,
                                                   std::unique_ptr<StepTimes> times,
-                                                  std::shared_ptr<Trace> trace) {
+                                                  std::shared_ptr<Trace> trace, Stores stores) {
+    const bool with_stores = !stores.empty();
     try {
-        return std::unique_ptr<Engine>(
-            new LocalEngine(model, blocks, pool, options, std::move(times), std::move(trace)));
+        return std::unique_ptr<Engine>(new LocalEngine(model, blocks, pool, options, std::move(times),
+                                                       std::move(trace), std::move(stores)));
     } catch (const std::system_error& error) {
-        return thread_error("of the engine", 0, options.async ? 2 : 1, error);
+        return thread_error("of the engine", 0, (options.async ? 2 : 1) + (with_stores ? 2 : 0), error);
     }
 }
 

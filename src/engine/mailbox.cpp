@@ -91,13 +91,25 @@ bool Mailbox::stopping() const {
     return stopping_;
 }
 
-Mailbox::Orders Mailbox::take(bool wait) {
+void Mailbox::wake() {
+    {
+        std::lock_guard lock(mutex_);
+        woken_ = true;
+    }
+    wake_.notify_one();
+}
+
+Mailbox::Orders Mailbox::take(Clock::time_point until) {
     std::unique_lock lock(mutex_);
-    if (wait)
-        wake_.wait(lock, [this] {
-            return stopping_ || !orders_.arrived.empty() || !orders_.cancelled.empty() ||
-                   orders_.cancelled_below > 0;
-        });
+    const auto something = [this] {
+        return stopping_ || woken_ || !orders_.arrived.empty() || !orders_.cancelled.empty() ||
+               orders_.cancelled_below > 0;
+    };
+    if (until == Clock::time_point::max())
+        wake_.wait(lock, something);
+    else if (until != Clock::time_point::min())
+        wake_.wait_until(lock, until, something);
+    woken_ = false;
     arrived_choices_ = 0;
     return std::exchange(orders_, {});
 }

@@ -37,10 +37,11 @@ class Mailbox {
     void cancel(RequestId id, int32_t choice);
     void cancel_all();
     void stop();
+    void wake();  // take() returns, though there may be nothing in it
     EngineStats stats() const;
 
-    // The engine's thread. With `wait`, blocks until there is something or stop().
-    Orders take(bool wait);
+    // The engine's thread. Waits until there is something, stop(), wake() or `until`; Clock::time_point::min(): not at all.
+    Orders take(Clock::time_point until);
     bool stopping() const;
     // `seconds_per_finish`: how long until the next request ends, at the present rate; 0: not known.
     void publish(const EngineStats& stats, double seconds_per_finish);
@@ -51,7 +52,7 @@ class Mailbox {
     mutable std::mutex mutex_;
     std::condition_variable wake_;
     Orders orders_;
-    bool stopping_ = false;
+    bool stopping_ = false, woken_ = false;
     RequestId next_id_ = 1;
     int32_t arrived_choices_ = 0;  // sequences in orders_.arrived
     double seconds_per_finish_ = 0;

@@ -29,7 +29,7 @@ class Planner {
         count_ = static_cast<int32_t>(input_.running.size());
         decode();
         const double decoding = chunks_.empty() ? 0 : times_.seconds(chunks_);
-        plan_.budget = chunks_.empty()              ? limits_.prefill_seconds
+        plan_.budget = chunks_.empty()              ? prefill_budget()
                        : limits_.decode_seconds > 0 ? limits_.decode_seconds
                                                     : limits_.decode_slowdown * decoding;
         plan_.predicted = decoding;
@@ -41,6 +41,11 @@ class Planner {
     }
 
   private:
+    double prefill_budget() const {
+        const Chunk row{1, 0, 1};
+        const double least = limits_.prefill_slowdown;
+        return std::max(limits_.prefill_seconds, least > 0 ? least * times_.seconds({&row, 1}) : 0);
+    }
     const SequenceView& view(int32_t index) const {
         const auto i = static_cast<size_t>(index), n = input_.running.size();
         return i < n ? input_.running[i] : input_.waiting[i - n];
@@ -54,7 +59,9 @@ class Planner {
     }
     // All blocks of the prompt and of the first new token, so that it cannot get stuck half-way; a tail for every
     // further choice.
-    int32_t admission_blocks(const SequenceView& s) const { return blocks_for(s.tokens + 1) + s.choices - 1; }
+    int32_t admission_blocks(const SequenceView& s) const {
+        return blocks_for(s.tokens + 1) - s.blocks + s.revived + s.choices - 1;
+    }
     static Chunk chunk_of(const SequenceView& s, int32_t rows) {
         return {rows, s.computed, s.all_logits ? rows : s.computed + rows == s.tokens ? 1 : 0};
     }
@@ -100,8 +107,8 @@ class Planner {
         std::vector<int32_t> candidates;
         for (int32_t i = 0; i < static_cast<int32_t>(out_.size()); ++i) {
             const SequenceView& s = view(i);
-            const bool starts =
-                !is_running(i) && plan_.preempted.empty() && !s.pending;  // short of blocks: nobody new
+            const bool starts = !is_running(i) && plan_.preempted.empty() && !s.pending &&
+                                !s.held_back;  // short of blocks: nobody new
             const bool goes_on =
                 is_running(i) && !out_[static_cast<size_t>(i)] && !s.complete && s.tokens - s.computed > 1;
             if (starts || goes_on) candidates.push_back(i);

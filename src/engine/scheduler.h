@@ -43,7 +43,10 @@ class StepTimes {
 struct SequenceView {
     int32_t tokens = 0;    // known so far, prompt and output, and the one that the step in flight will add
     int32_t computed = 0;  // of these, with keys and values in blocks once the step in flight is done
-    int32_t blocks = 0;    // held
+    int32_t blocks =
+        0;  // held; of a waiting sequence: found in the prefix cache, with computed = all their tokens
+    int32_t revived = 0;          // of a waiting sequence's: that come out of the free blocks when it starts
+    bool held_back = false;       // of a waiting sequence: another one computes what it needs next
     int32_t freed_by_giving = 0;  // of these, not shared: what giving up would free
     bool in_flight = false;       // a step in flight uses the blocks: they are free after it
     bool pending = false;   // the last token is not known yet: only the next step can take it from this one
@@ -69,6 +72,9 @@ struct SchedulerLimits {
     int32_t max_running = 64;  // sequences that hold blocks
     int32_t block_tokens = 64;
     double prefill_seconds = 0.2;  // budget of a step that nobody's next token waits for
+    // But at least so many times what a single row takes: where reading the weights alone fills the budget, steps of few rows
+    // would read them all the time.
+    double prefill_slowdown = 0;
     double decode_seconds =
         0;  // budget of a step with decoding sequences; 0: decode_slowdown times what it would take
     double decode_slowdown = 2.5;  // without chunks

@@ -2,12 +2,14 @@
 // while a step that samples for the sequence is in flight, and by the engine thread only before the first one.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/scheduler.h"
 #include "engine/token_history.h"
+#include "kv/block_key.h"
 #include "kv/block_pool.h"
 
 namespace deepinfer::engine {
@@ -29,6 +31,21 @@ struct Sequence {
     int32_t computed = 0;  // tokens with keys and values in `blocks` once the steps in flight are done
     int32_t counted = 0;   // prompt tokens already counted as computed (a preempted prompt is computed again)
     std::vector<kv::BlockId> blocks;
+    // What it has to do with the prefix cache (prefix_sharing.h). Numbers of blocks, from the first on.
+    kv::BlockKey root;
+    std::vector<kv::BlockKey> keys;  // of the full blocks of `tokens`, as far as needed
+    int32_t usable = 0;              // that need not be computed if they are there
+    int32_t found = 0;               // while it waits: that are there
+    int32_t published = 0;           // while it runs: that have been offered to the cache
+    int32_t claimed = 0;             // while it runs: up to which others wait for it
+    bool held = false;               // while it waits: another sequence computes what it needs next
+    int32_t cached_tokens = 0;       // of the prompt, that were there when it began
+    std::array<int32_t, most_stores> loaded_tokens{};  // of these, that came from a store
+    kv::Retention retention = kv::Retention::chat;
+    uint64_t tenant_hash = 0;  // for the stores' budgets
+    // The search in the stores, while it waits (stored_prefixes.h).
+    enum class Search : uint8_t { none, looking, located, loading, done } search = Search::none;
+    uint64_t ticket = 0;              // of the search
     std::vector<kv::BlockId> tails;   // one for each further choice, from admission until they start
     double service = 0;               // estimated seconds to compute what is left of the prompt, alone
     uint64_t last_step = 0;           // the last step that has rows of it

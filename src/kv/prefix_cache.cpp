@@ -61,7 +61,7 @@ BlockId PrefixCache::publish(const Prefix& prefix, int32_t index, std::span<cons
     entry.block = block;
     entry.seconds = seconds_to_compute;
     std::ranges::copy(prefix.block(i), entry.tokens.begin());
-    entry.value = floor_ + entry.seconds;
+    set_value(entry);
     if (parent && parent->children++ == 0) leaves_.erase(parent);
     leaves_.insert(&entry);
     if (owners_.empty()) owners_.resize(static_cast<size_t>(pool_.total()));
@@ -74,13 +74,10 @@ BlockId PrefixCache::publish(const Prefix& prefix, int32_t index, std::span<cons
 }
 
 void PrefixCache::use(Entry& entry) {
-    if (entry.children > 0) {
-        entry.value = floor_ + entry.seconds;
-        return;
-    }
-    leaves_.erase(&entry);
-    entry.value = floor_ + entry.seconds;
-    leaves_.insert(&entry);
+    const bool leaf = entry.children == 0;
+    if (leaf) leaves_.erase(&entry);
+    set_value(entry);
+    if (leaf) leaves_.insert(&entry);
 }
 
 BlockId PrefixCache::allocate() {

@@ -54,6 +54,9 @@ class PrefixCache {
     BlockId publish(const Prefix& prefix, int32_t index, std::span<const BlockId> table,
                     double seconds_to_compute);
     bool holds(BlockId block) const { return owner_of(block) != nullptr; }
+    bool holds(BlockId block, const BlockKey& key) const {
+        return holds(block) && owner_of(block)->key == key;
+    }
 
     // Blocks that allocate() can give.
     int32_t available() const { return pool_.free() + pool_.kept(); }
@@ -79,11 +82,12 @@ class PrefixCache {
         BlockId block = -1;
         int32_t children = 0;
         double seconds = 0, value = 0;
+        uint64_t used = 0;  // when, in uses of any
         std::array<TokenId, block_tokens> tokens{};
     };
     struct ByValue {
         bool operator()(const Entry* a, const Entry* b) const {
-            return a->value != b->value ? a->value < b->value : a->block < b->block;
+            return a->value != b->value ? a->value < b->value : a->used < b->used;
         }
     };
 
@@ -93,6 +97,7 @@ class PrefixCache {
         return i < owners_.size() ? owners_[i] : nullptr;
     }
     void use(Entry& entry);
+    void set_value(Entry& entry) { entry.value = floor_ + entry.seconds, entry.used = ++uses_; }
     void evict(Entry& entry);
 
     BlockPool& pool_;
@@ -100,6 +105,7 @@ class PrefixCache {
     std::set<Entry*, ByValue> leaves_;  // entries without children
     std::vector<Entry*> owners_;        // by block
     double floor_ = 0;                  // value of the block that left last
+    uint64_t uses_ = 0;
     Stats stats_;
 };
 

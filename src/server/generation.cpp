@@ -140,6 +140,8 @@ api::Outcome<bool> Generation::submit(std::vector<std::vector<TokenId>> prompts,
         if (options_.best_of > options_.n)  // what the best are chosen by
             request.sampling.top_logprobs = std::max(request.sampling.top_logprobs, 0);
         request.tenant = tenant;
+        request.cache_salt = options_.cache_salt;
+        request.retention = options_.retention.value_or(engine::Retention::chat);
         request.priority = options_.priority;
         if (options_.timeout)
             request.deadline = start_ + std::chrono::duration_cast<Clock::duration>(
@@ -285,6 +287,14 @@ void Generation::take_token(Choice& choice, const engine::SampledToken& token) {
     }
 }
 
+void Generation::count_cached(const engine::Finish& finish) {
+    usage_.cached_tokens += finish.cached_tokens;
+    if (std::ranges::all_of(finish.loaded_tokens, [](int32_t tokens) { return tokens == 0; })) return;
+    const std::vector<engine::TierStats> tiers = model_->engine->stats().tiers;
+    for (size_t i = 0; i < tiers.size(); ++i)
+        if (finish.loaded_tokens[i] > 0) usage_.loaded_tokens[tiers[i].name] += finish.loaded_tokens[i];
+}
+
 void Generation::take_finish(Choice& choice, const engine::Finish& finish) {
     choice.request_ended = true;
     if (finish.prefill > 0) {
@@ -295,7 +305,7 @@ void Generation::take_finish(Choice& choice, const engine::Finish& finish) {
     }
     --running_;
     usage_.completion_tokens += choice.tokens;
-    if (choice.number == 0) usage_.cached_tokens += finish.cached_tokens;
+    if (choice.number == 0) count_cached(finish);
     if (!choice.text_ended) {
         switch (finish.reason) {
             case engine::FinishReason::stop:

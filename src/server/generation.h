@@ -70,6 +70,7 @@ class Generation {
     std::vector<api::TokenLogprobs> echoed(size_t prompt,
                                            const std::vector<engine::SampledToken>& scores) const;
     void take_token(Choice& choice, const engine::SampledToken& token);
+    void count_cached(const engine::Finish& finish);
     void take_finish(Choice& choice, const engine::Finish& finish);
     void end_text(Choice& choice, std::string reason);
     void release_logprobs(Choice& choice, bool all);

@@ -269,6 +269,7 @@ Reply Handler::start(const std::shared_ptr<const ServedModel>& model, Generation
     request.header.model = model->name;
     request.max_backlog_tokens = options_.max_backlog_tokens;
     if (!request.options.seed) request.options.seed = random();
+    if (!request.options.retention) request.options.retention = options_.retention;
     if (const double longest = options_.longest_timeout; longest > 0)
         request.options.timeout = std::min(request.options.timeout.value_or(longest), longest);
     const engine::SamplingParams& sampling = request.options.sampling;

@@ -25,7 +25,8 @@ struct HandlerOptions {
     ApiKeys keys;
     std::optional<ApiKeys> metrics_key;  // an extra key that opens /metrics, and nothing else
     size_t max_backlog_tokens =
-        8192;                    // produced but not taken by a slow reader; beyond, the answer is given up
+        8192;  // produced but not taken by a slow reader; beyond, the answer is given up
+    engine::Retention retention = engine::Retention::chat;  // of requests that do not say
     double longest_timeout = 0;  // seconds until a request that is not done is given up; 0: as it asks itself
     std::string cors_origin;     // "*" or one origin that browsers may call from; empty: none
 };

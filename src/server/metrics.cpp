@@ -98,6 +98,50 @@ Metrics::Metrics()
     static_assert(std::size(latency_bounds) <= 24 && std::size(token_bounds) <= 24);
 }
 
+namespace {
+
+void print_stores(std::string& out, const engine::EngineStats& stats) {
+    if (stats.tiers.empty()) return;
+    const auto each = [&](const char* name, const char* help, const char* type, auto value) {
+        head(out, name, help, type);
+        for (const engine::TierStats& tier : stats.tiers)
+            sample(out, name, "{store=\"" + tier.name + "\"}", static_cast<double>(value(tier)));
+    };
+    using Tier = engine::TierStats;
+    each("cache_store_hits_total", "Prompt tokens whose blocks came from a store.", "counter",
+         [](const Tier& t) { return t.hits_total; });
+    each("cache_store_blocks", "Blocks in a store, as far as known here.", "gauge",
+         [](const Tier& t) { return t.store.blocks; });
+    each("cache_store_bytes", "Bytes in a store, as far as known here.", "gauge",
+         [](const Tier& t) { return t.store.bytes; });
+    each("cache_store_read_bytes_total", "Bytes of blocks read.", "counter",
+         [](const Tier& t) { return t.store.read_bytes_total; });
+    each("cache_store_written_bytes_total", "Bytes of blocks written.", "counter",
+         [](const Tier& t) { return t.store.stored_bytes_total; });
+    each("cache_store_damaged_total", "Blocks that were not as they had been written: not used.", "counter",
+         [](const Tier& t) { return t.store.damaged_total; });
+    each("cache_store_failed_total", "Reads and writes that failed.", "counter",
+         [](const Tier& t) { return t.store.failed_total + t.store.not_stored_total; });
+    each("cache_store_evicted_total", "Blocks that made room for others.", "counter",
+         [](const Tier& t) { return t.store.evicted_total; });
+    each("cache_store_expired_total", "Blocks whose time had passed.", "counter",
+         [](const Tier& t) { return t.store.expired_total; });
+    counters(out, "cache_lookups_total", "Prompts looked for in the stores, by what came of it.", "result",
+             {{"loaded", stats.cache_lookups_total - stats.cache_lookups_empty_total -
+                             stats.cache_loads_late_total - stats.cache_loads_failed_total -
+                             stats.cache_loads_not_worth_total},
+              {"nothing", stats.cache_lookups_empty_total},
+              {"late", stats.cache_loads_late_total},
+              {"failed", stats.cache_loads_failed_total},
+              {"slower_than_computing", stats.cache_loads_not_worth_total}});
+    counters(out, "cache_writes_total", "Blocks on their way to the stores, by what came of it.", "result",
+             {{"written", stats.cache_writes_total},
+              {"failed", stats.cache_writes_failed_total},
+              {"dropped", stats.cache_writes_dropped_total}});
+}
+
+}  // namespace
+
 std::string Metrics::print(const engine::Engine* engine) const {
     std::string out;
     if (engine) {
@@ -112,6 +156,18 @@ std::string Metrics::print(const engine::Engine* engine) const {
         counter(out, "generation_tokens_total", "Tokens generated.", stats.generated_tokens_total);
         counter(out, "num_preemptions_total", "Requests put back into the queue to free memory.",
                 stats.preemptions_total);
+        counter(out, "prefix_cache_queries_total", "Prompt tokens of requests that began.",
+                stats.cache_queries_total);
+        counter(out, "prefix_cache_hits_total", "Of these, tokens that were computed before and found again.",
+                stats.cache_hits_total);
+        counter(out, "prefix_cache_evictions_total", "Blocks that made room for others.",
+                stats.cache_evictions_total);
+        gauge(out, "prefix_cache_blocks", "Blocks that no request uses and that may be found again.",
+              stats.blocks_kept);
+        head(out, "prefix_cache_saved_seconds_total",
+             "What computing the tokens that were found would have taken, by the cost model.", "counter");
+        sample(out, "prefix_cache_saved_seconds_total", "", stats.cache_seconds_saved_total);
+        print_stores(out, stats);
         counter(out, "requests_rejected_total",
                 "Requests refused by the engine, for example since its queue was full.",
                 stats.rejected_total);

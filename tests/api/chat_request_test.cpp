@@ -84,7 +84,6 @@ TEST(ChatRequest, HintsHaveTypes) {
                                                           {"metadata", R"("a")"},
                                                           {"prompt_cache_key", "{}"},
                                                           {"prompt_cache_options", "true"},
-                                                          {"prompt_cache_retention", "24"},
                                                           {"safety_identifier", "false"},
                                                           {"prediction", R"("x")"},
                                                           {"parallel_tool_calls", R"("yes")"}}) {

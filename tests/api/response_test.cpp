@@ -21,7 +21,7 @@ TEST(Response, ChatBody) {
         R"({"id":"chatcmpl-1","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,)"
         R"("message":{"role":"assistant","content":"Hi \"there\"\n漢","refusal":null},"logprobs":null,)"
         R"("finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7,)"
-        R"("prompt_tokens_details":{"cached_tokens":4}}})");
+        R"("prompt_tokens_details":{"cached_tokens":4,"cached_tokens_by_tier":{"memory":4}}}})");
 }
 
 TEST(Response, ChatChunks) {

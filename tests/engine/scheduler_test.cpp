@@ -120,6 +120,10 @@ TEST(Scheduler, AChunkFillsTheTimeOfTheStep) {
     with.prefill_seconds = 0.105;
     EXPECT_EQ(work(plan_of({}, {held(5000, 0, 0)}, 100, times, with)), (Work{{0, 95}}))
         << "80 would leave more than a tenth of the time";
+    // Where one row takes 50 ms, some fifty more would fill the step: it may take 8 times that.
+    with.prefill_slowdown = 8;
+    EXPECT_EQ(work(plan_of({}, {held(5000, 0, 0)}, 100, Linear(0.049, 0.001), with)), (Work{{0, 336}}));
+    EXPECT_EQ(work(plan_of({}, {held(5000, 0, 0)}, 100, times, with)), (Work{{0, 95}}));
     // Beside a stream that takes 11 ms alone: 2.5 times that, so 16 rows.
     EXPECT_EQ(work(plan_of({held(65, 64, 2)}, {held(5000, 0, 0)}, 100, times, with)),
               (Work{{0, 1}, {1, 16}}));

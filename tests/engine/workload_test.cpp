@@ -11,87 +11,17 @@
 
 #include "engine/cost_model.h"
 #include "engine/local_engine.h"
-#include "support/hash_model.h"
+#include "support/engine_bench.h"
+#include "support/map_store.h"
 
 namespace deepinfer::engine {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::EngineBench;
 using testing::HashModel;
-
-// Takes some time for every step and row, so that chunks, buckets and late planning have something to work with.
-struct Times final : StepTimes {
-    Times(double base, double row) : base_(base), row_(row) {}
-    double seconds(std::span<const Chunk> step) const override {
-        double rows = 0;
-        for (const Chunk& c : step) rows += c.rows;
-        return base_ + row_ * rows;
-    }
-    void observe(std::span<const Chunk>, double) override {}
-    double base_, row_;
-};
-
-struct Bench {
-    explicit Bench(int32_t blocks, EngineOptions with, std::chrono::microseconds per_step = {},
-                   std::unique_ptr<StepTimes> times = nullptr, std::shared_ptr<Trace> trace = nullptr)
-        : model(64, 4096, per_step), pool(2), options(std::move(with)) {
-        block_pool = std::make_unique<kv::BlockPool>(
-            std::move(*kv::BlockPool::create(*model.kv_layout(KvType::f16), blocks)));
-        engine =
-            make_local_engine(model, *block_pool, pool, options, std::move(times), std::move(trace)).value();
-    }
-    bool quiet() const {
-        for (int i = 0; i < 5000; ++i) {
-            const EngineStats s = engine->stats();
-            if (s.running == 0 && s.waiting == 0 && s.blocks_free == s.blocks_total) return true;
-            std::this_thread::sleep_for(1ms);
-        }
-        return false;
-    }
-    HashModel model;
-    ThreadPool pool;
-    EngineOptions options;
-    std::unique_ptr<kv::BlockPool> block_pool;
-    std::unique_ptr<Engine> engine;
-};
-
-// What came of one request.
-struct Record {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::vector<std::vector<SampledToken>> tokens;
-    std::vector<std::optional<Finish>> ends;
-    std::optional<std::vector<SampledToken>> prompt;
-
-    explicit Record(int32_t choices)
-        : tokens(static_cast<size_t>(choices)), ends(static_cast<size_t>(choices)) {}
-    Listener listener() {
-        return {[this](int32_t choice, const SampledToken& token) {
-                    std::lock_guard lock(mutex);
-                    EXPECT_FALSE(ends[static_cast<size_t>(choice)]) << "a token after the end";
-                    tokens[static_cast<size_t>(choice)].push_back(token);
-                    changed.notify_all();
-                },
-                [this](int32_t choice, const Finish& finish) {
-                    std::lock_guard lock(mutex);
-                    EXPECT_FALSE(ends[static_cast<size_t>(choice)]) << "ended twice";
-                    ends[static_cast<size_t>(choice)] = finish;
-                    changed.notify_all();
-                },
-                [this](std::vector<SampledToken> scores) {
-                    std::lock_guard lock(mutex);
-                    EXPECT_FALSE(prompt) << "told twice";
-                    for (const auto& t : tokens) EXPECT_TRUE(t.empty()) << "after the first token";
-                    prompt = std::move(scores);
-                }};
-    }
-    bool wait() {
-        std::unique_lock lock(mutex);
-        return changed.wait_for(lock, 60s, [&] {
-            return std::all_of(ends.begin(), ends.end(), [](const auto& e) { return e.has_value(); });
-        });
-    }
-};
+using testing::Record;
+using testing::Times;
 
 Request random_request(std::mt19937& random, int32_t pool_tokens) {
     const auto below = [&](int n) { return static_cast<int32_t>(random() % static_cast<unsigned>(n)); };
@@ -117,8 +47,34 @@ Request random_request(std::mt19937& random, int32_t pool_tokens) {
     if (below(3) == 0) s.stop_ids = {below(64), below(64)};
     request.choices = below(4) == 0 ? 1 + below(4) : 1;
     request.tenant = std::string(1, static_cast<char>('a' + below(3)));
+    if (below(4) == 0) request.cache_salt = "salt";
     request.priority = below(3);
     return request;
+}
+
+// Another turn of an earlier request, or the same one again, or what begins like it.
+void continue_earlier(std::mt19937& random, const std::vector<Request>& earlier, const HashModel& model,
+                      int32_t pool_tokens, Request& request) {
+    if (earlier.empty() || random() % 2) return;
+    const Request& before = earlier[random() % earlier.size()];
+    std::vector<TokenId> prompt = before.prompt;
+    switch (random() % 4) {
+        case 0:
+            for (const SampledToken& token : model.answer(before, 0, {}, 4096).tokens)
+                prompt.push_back(token.token);
+            prompt.insert(prompt.end(), request.prompt.begin(), request.prompt.end());
+            break;
+        case 1:
+            break;
+        case 2:
+            prompt[random() % prompt.size()] ^= 1;
+            break;
+        default:
+            prompt.resize(1 + random() % prompt.size());
+    }
+    if (static_cast<int32_t>(prompt.size()) > pool_tokens - 64 * request.choices) return;
+    request.prompt = std::move(prompt);
+    if (random() % 8) request.tenant = before.tenant, request.cache_salt = before.cache_salt;
 }
 
 // The prompt's log-probabilities. True if there were some.
@@ -157,14 +113,18 @@ bool check_prompt(const HashModel& model, const Request& request, const Record& 
 // Bars: 1 000 workloads; outputs equal the single request's, cancelled ones are a beginning of it; every block comes back.
 TEST(Workload, AThousandRandomOnesAnswerAsEachRequestAlone) {
     const std::vector<TokenId> eos{7};
+    uint64_t hits = 0, evictions = 0, told_hits = 0, loaded = 0, told_loaded = 0;
+    const auto stored = std::make_shared<store::MapStoreContents>();
     uint64_t scored = 0, preemptions = 0, cancelled = 0, forked = 0, skipped_rows = 0;
     const int workloads =
         std::getenv("DEEPINFER_WORKLOADS") ? std::atoi(std::getenv("DEEPINFER_WORKLOADS")) : 1000;
     for (int w = 0; w < workloads; ++w) {
-        std::mt19937 random(static_cast<unsigned>(w));
+        // Every fourth asks the same as the one two before it, in a new engine with the same store.
+        std::mt19937 random(static_cast<unsigned>(w % 4 == 0 ? w - 2 : w));
         const auto below = [&](int n) { return static_cast<int32_t>(random() % static_cast<unsigned>(n)); };
         EngineOptions options;
         options.async = w % 3 != 0;
+        options.prefix_cache = w % 5 != 0;
         options.end_of_generation = eos;
         options.limits.max_rows = below(3) == 0 ? 33 : 512;
         options.limits.max_running = below(3) == 0 ? 5 : 64;
@@ -172,13 +132,25 @@ TEST(Workload, AThousandRandomOnesAnswerAsEachRequestAlone) {
         options.isa = kernels::Isa::portable;
         const int32_t blocks = below(2) ? 10 : 60;
         std::unique_ptr<Times> times = below(2) ? std::make_unique<Times>(1e-5, 1e-5) : nullptr;
-        Bench bench(blocks, options, {}, std::move(times));
+        std::vector<std::unique_ptr<Record>> records;  // outlive the engine
+        // What one engine has stored, the next may find. Some stores are slow, fail or damage.
+        Stores stores;
+        if (w % 2 == 0) {
+            stored->delay_us = below(4) == 0 ? below(300) : 0;
+            stored->fail_gets = below(3) == 0 ? 50 : 0;
+            stored->fail_puts = below(3) == 0 ? 50 : 0;
+            stored->damage_gets = below(3) == 0 ? 50 : 0;
+            stores.push_back(std::make_unique<store::MapStore>(stored));
+        }
+        EngineBench bench(blocks, options, {}, std::move(times), nullptr, std::move(stores));
         const int32_t count = 4 + below(12);
         std::vector<Request> requests;
-        std::vector<std::unique_ptr<Record>> records;
         std::vector<std::thread> cancels;
         for (int32_t i = 0; i < count; ++i) {
-            requests.push_back(random_request(random, std::min(4096, blocks * 64)));
+            const int32_t most = std::min(4096, blocks * 64);
+            Request made = random_request(random, most);
+            continue_earlier(random, requests, bench.model, most, made);
+            requests.push_back(std::move(made));
             records.push_back(std::make_unique<Record>(requests.back().choices));
             auto id = bench.engine->submit(requests.back(), records.back()->listener());
             ASSERT_TRUE(id.ok()) << id.error().message;
@@ -197,6 +169,9 @@ TEST(Workload, AThousandRandomOnesAnswerAsEachRequestAlone) {
             ASSERT_TRUE(record.wait()) << "workload " << w << " request " << i;
             const Request& request = requests[static_cast<size_t>(i)];
             scored += static_cast<uint64_t>(check_prompt(bench.model, request, record));
+            told_loaded += static_cast<uint64_t>(record.ends[0]->loaded_tokens[0]);
+            told_hits += static_cast<uint64_t>(record.ends[0]->cached_tokens);
+            ASSERT_LT(record.ends[0]->cached_tokens, record.ends[0]->prompt_tokens);
             for (int32_t choice = 0; choice < request.choices; ++choice) {
                 const auto& got = record.tokens[static_cast<size_t>(choice)];
                 const Finish& end = *record.ends[static_cast<size_t>(choice)];
@@ -218,13 +193,29 @@ TEST(Workload, AThousandRandomOnesAnswerAsEachRequestAlone) {
         }
         ASSERT_TRUE(bench.quiet()) << "workload " << w;
         preemptions += bench.engine->stats().preemptions_total;
+        hits += bench.engine->stats().cache_hits_total;
+        evictions += bench.engine->stats().cache_evictions_total;
+        ASSERT_EQ(told_hits, hits) << "workload " << w;
+        for (const TierStats& tier : bench.engine->stats().tiers) loaded += tier.hits_total;
+        ASSERT_EQ(told_loaded, loaded) << "workload " << w;
+        if (!options.prefix_cache) {
+            ASSERT_EQ(bench.engine->stats().cache_hits_total, 0u);
+        }
         skipped_rows += bench.engine->stats().wasted_rows_total;
     }
     std::printf(
-        "%d workloads: %llu preemptions, %llu answers cancelled, %llu requests with choices, %llu rows "
-        "wasted\n",
-        workloads, static_cast<unsigned long long>(preemptions), static_cast<unsigned long long>(cancelled),
-        static_cast<unsigned long long>(forked), static_cast<unsigned long long>(skipped_rows));
+        "%d workloads: %llu tokens of prompts found, %llu of them in a store, %llu blocks evicted, %llu "
+        "preemptions, %llu answers "
+        "cancelled, %llu requests with choices, %llu rows wasted\n",
+        workloads, static_cast<unsigned long long>(hits), static_cast<unsigned long long>(loaded),
+        static_cast<unsigned long long>(evictions), static_cast<unsigned long long>(preemptions),
+        static_cast<unsigned long long>(cancelled), static_cast<unsigned long long>(forked),
+        static_cast<unsigned long long>(skipped_rows));
+    if (workloads >= 1000) {
+        EXPECT_GT(hits, 20'000u);
+        EXPECT_GT(loaded, 1'000u);
+    }
+    EXPECT_GT(evictions, 0u);
     EXPECT_GT(preemptions, 0u);
     EXPECT_GT(cancelled, 0u);
     EXPECT_GT(forked, 0u);
@@ -240,7 +231,7 @@ Overlap overlap(bool async) {
     EngineOptions options;
     options.async = async;
     auto trace = std::make_shared<Trace>();
-    Bench bench(60, options, 5ms, std::make_unique<Times>(0.003, 0), trace);
+    EngineBench bench(60, options, 5ms, std::make_unique<Times>(0.003, 0), trace);
     Request request;
     request.prompt = {1, 2, 3};
     request.sampling.max_tokens = 100;
@@ -290,7 +281,7 @@ TEST(Workload, HostWorkHidesBehindTheDevice) {
 TEST(Workload, ADeadlineEndsARequestAtAnyStage) {
     EngineOptions options;
     options.limits.max_running = 1;
-    Bench bench(60, options, 1ms);
+    EngineBench bench(60, options, 1ms);
     Request request;
     request.prompt = {1, 2, 3};
     request.sampling.max_tokens = 4000;
@@ -311,7 +302,7 @@ TEST(Workload, WhoWouldWaitTooLongIsToldWhenToComeBack) {
     EngineOptions options;
     options.limits.max_running = 1;
     options.max_wait_seconds = 5;
-    Bench bench(60, options, 1ms, std::make_unique<Times>(0.001, 0.1));  // 0.1 s a row, it believes
+    EngineBench bench(60, options, 1ms, std::make_unique<Times>(0.001, 0.1));  // 0.1 s a row, it believes
     Request request;
     request.prompt.assign(40, 1);
     request.sampling.max_tokens = 3000;
@@ -331,7 +322,7 @@ TEST(Workload, WhoWouldWaitTooLongIsToldWhenToComeBack) {
 
 TEST(Workload, StatisticsSayHowGoodPredictionsWere) {
     const testing::HashModel described;
-    Bench bench(60, {}, 2ms, std::make_unique<CostModel>(described, KvType::f16));
+    EngineBench bench(60, {}, 2ms, std::make_unique<CostModel>(described, KvType::f16));
     Request request;
     request.prompt.assign(40, 1);
     request.sampling.max_tokens = 100;
@@ -348,7 +339,7 @@ TEST(Workload, StatisticsSayHowGoodPredictionsWere) {
 
 TEST(Workload, ChoicesShareThePromptsBlocks) {
     EngineOptions options;
-    Bench bench(12, options, 1ms);
+    EngineBench bench(12, options, 1ms);
     Request request;
     request.prompt.assign(300, 5);  // five blocks, the last one partly
     request.sampling.max_tokens = 20;

@@ -527,8 +527,6 @@ TEST_F(ServerTest, MetricsCount) {
           "deepinfer_e2e_request_latency_seconds_bucket{le=\"+Inf\"} 1\n",
           "deepinfer_http_responses_total{class=\"4xx\"} 1\n"})
         EXPECT_NE(response.body.find(line), std::string::npos) << line << response.body;
-    EXPECT_EQ(response.body.find("prefix_cache"), std::string::npos);  // there is none
-
     std::ifstream file(std::string(DEEPINFER_TEST_DATA) + "/../docs/http-api.md");
     const std::string page((std::istreambuf_iterator<char>(file)), {});
     for (size_t at = 0; (at = response.body.find("# TYPE deepinfer_", at)) != std::string::npos;) {

@@ -1,0 +1,92 @@
+#include "cli/stores.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <system_error>
+
+#include "cli/cache_folder.h"
+#include "cli/load_model.h"
+#include "store/file_store.h"
+
+namespace deepinfer::cli {
+
+namespace {
+
+constexpr double gib = 1024.0 * 1024 * 1024;
+constexpr double usual_disk_gib = 16;
+constexpr double most_gib = 1 << 20;
+
+uint64_t bytes(double of_gib) { return static_cast<uint64_t>(std::llround(of_gib * gib)); }
+
+// Of a folder that may not be there yet.
+double free_gib(std::filesystem::path folder) {
+    std::error_code error;
+    while (!std::filesystem::exists(folder, error) && folder.has_relative_path())
+        folder = folder.parent_path();
+    const auto space = std::filesystem::space(folder, error);
+    return error ? usual_disk_gib : static_cast<double>(space.available) / gib;
+}
+
+}  // namespace
+
+void add_store_options(CLI::App& command, StoreOptions& options) {
+    options.disk = true;
+    command.add_flag_callback(
+        "--no-disk-cache", [&options] { options.disk = false; },
+        "Keep computed prefixes in memory only: a restart forgets them");
+    command.add_option("--cache-dir", options.folder,
+                       "Folder for computed prefixes (~/.cache/deepinfer/kv, or kv in DEEPINFER_CACHE)");
+    command
+        .add_option(
+            "--cache-size", options.disk_gib,
+            "GiB that it may have, all models together (16, or a quarter of the free space if that is less)")
+        ->check(real_number(0.001, most_gib));
+    command
+        .add_option("--cache-size-per-key", options.tenant_gib,
+                    "GiB of each API key in each store; its oldest blocks go first. 0: no limit")
+        ->check(real_number(0, most_gib));
+    command.add_option("--shared-cache-dir", options.shared_folder,
+                       "A folder on a file system that several machines use, behind the local one");
+    command
+        .add_option("--shared-cache-size", options.shared_gib, "GiB that it may have, all machines together")
+        ->capture_default_str()
+        ->check(real_number(0.001, most_gib));
+}
+
+std::filesystem::path disk_store_folder(const StoreOptions& options) {
+    return options.folder.empty() ? cache_folder("kv") : options.folder;
+}
+
+Result<engine::Stores> open_stores(const StoreOptions& options, const store::BlockShape& shape) {
+    engine::Stores stores;
+    store::FileStoreOptions file;
+    file.shape = shape;
+    file.tenant_bytes = bytes(options.tenant_gib);
+    if (options.disk) {
+        file.folder = disk_store_folder(options);
+        if (file.folder.empty())
+            return Error{
+                ErrorCode::invalid_argument,
+                "there is no home folder to keep computed prefixes in: name a folder with --cache-dir, or "
+                "use --no-disk-cache"};
+        file.budget_bytes =
+            bytes(options.disk_gib.value_or(std::min(usual_disk_gib, free_gib(file.folder) / 4)));
+        auto store = store::open_file_store(file);
+        if (!store)
+            return Error{
+                store.error().code,
+                store.error().message + "; --cache-dir names another one, --no-disk-cache does without"};
+        stores.push_back(std::move(*store));
+    }
+    if (!options.shared_folder.empty()) {
+        file.folder = options.shared_folder;
+        file.name = "shared";
+        file.budget_bytes = bytes(options.shared_gib);
+        auto store = store::open_file_store(file);
+        if (!store) return std::move(store).error();
+        stores.push_back(std::move(*store));
+    }
+    return stores;
+}
+
+}  // namespace deepinfer::cli

@@ -1,0 +1,35 @@
+// The stores behind the prefix cache, as the command line names them.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "base/result.h"
+#include "engine/local_engine.h"
+#include "store/block_store.h"
+
+namespace CLI {
+class App;
+}
+
+namespace deepinfer::cli {
+
+struct StoreOptions {
+    bool disk = false;
+    std::filesystem::path folder;    // of the disk store; empty: the cache folder
+    std::optional<double> disk_gib;  // its budget; absent: 16, or a quarter of what is free if that is less
+    double tenant_gib = 0;           // of each API key; 0: no limit of its own
+    std::filesystem::path shared_folder;  // on a file system that machines share; empty: none
+    double shared_gib = 100;
+
+    bool any() const { return disk || !shared_folder.empty(); }
+};
+
+// Adds --cache-dir, --cache-size, ... to a command; the disk store is on unless --no-disk-cache.
+void add_store_options(CLI::App& command, StoreOptions& options);
+// The folder of the disk store; empty if it is to be in the cache folder and there is none.
+std::filesystem::path disk_store_folder(const StoreOptions& options);
+// Nearest first. Errors: those of open_file_store(); what would be right is in the message.
+Result<engine::Stores> open_stores(const StoreOptions& options, const store::BlockShape& shape);
+
+}  // namespace deepinfer::cli

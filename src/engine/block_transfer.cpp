@@ -1,0 +1,227 @@
+#include "engine/block_transfer.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace deepinfer::engine {
+
+namespace {
+
+constexpr size_t blocks_at_once = 16;  // of a call to a store; between calls, others get their turn
+constexpr size_t most_touches = 1024;  // that wait; more are not told: the blocks age a little earlier
+constexpr auto write_time = std::chrono::seconds(10);
+constexpr auto touch_time = std::chrono::milliseconds(100);
+constexpr int32_t averaged_calls = 8;
+
+double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+BlockTransfer::Report ended(BlockTransfer::Ticket ticket, store::Get::Outcome outcome) {
+    BlockTransfer::Report report;
+    report.kind = BlockTransfer::Report::Kind::ended;
+    report.ticket = ticket;
+    report.outcome = outcome;
+    return report;
+}
+
+}  // namespace
+
+void BlockTransfer::Speed::observe(size_t blocks, double took) {
+    observed = std::min(observed + 1, averaged_calls);
+    seconds_per_block +=
+        (took / static_cast<double>(std::max<size_t>(blocks, 1)) - seconds_per_block) / observed;
+}
+
+BlockTransfer::BlockTransfer(Stores stores, std::function<void()> wake)
+    : stores_(std::move(stores)), wake_(std::move(wake)), speeds_(stores_.size()) {
+    assert(stores_.size() <= most_stores);
+    try {
+        reader_ = std::thread([this] { read_loop(); });
+        writer_ = std::thread([this] { write_loop(); });
+    } catch (...) {
+        stop();
+        throw;
+    }
+}
+
+BlockTransfer::~BlockTransfer() { stop(); }
+
+void BlockTransfer::stop() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+        stop_by_ = Clock::now() + drain_time;
+    }
+    read_wake_.notify_all();
+    write_wake_.notify_all();
+    if (reader_.joinable()) reader_.join();
+    if (writer_.joinable()) writer_.join();
+}
+
+void BlockTransfer::look_up(Lookup order) {
+    const std::lock_guard lock(mutex_);
+    lookups_.push_back(std::move(order));
+    read_wake_.notify_one();
+}
+
+void BlockTransfer::load(Load order) {
+    const std::lock_guard lock(mutex_);
+    loads_.push_back(std::move(order));
+    read_wake_.notify_one();
+}
+
+void BlockTransfer::cancel_load(Ticket ticket) {
+    const std::lock_guard lock(mutex_);
+    cancelled_.push_back(ticket);
+}
+
+void BlockTransfer::touch(std::vector<kv::BlockKey> keys) {
+    const std::lock_guard lock(mutex_);
+    if (touches_.size() >= most_touches) return;
+    touches_.push_back(std::move(keys));
+    read_wake_.notify_one();
+}
+
+void BlockTransfer::write(Write order) {
+    const std::lock_guard lock(mutex_);
+    writes_.push_back(std::move(order));
+    write_wake_.notify_one();
+}
+
+std::vector<BlockTransfer::Report> BlockTransfer::reports() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(reports_, {});
+}
+
+void BlockTransfer::report(Report report) {
+    {
+        const std::lock_guard lock(mutex_);
+        reports_.push_back(std::move(report));
+    }
+    wake_();
+}
+
+// Look-ups first, since they are quick; then some blocks of each load in turn; touches when there is nothing else.
+void BlockTransfer::read_loop() {
+    std::deque<Loading> loading;
+    for (;;) {
+        std::deque<Lookup> lookups;
+        std::vector<kv::BlockKey> touched;
+        {
+            std::unique_lock lock(mutex_);
+            read_wake_.wait(lock, [&] {
+                return stopping_ || !lookups_.empty() || !loads_.empty() || !touches_.empty() ||
+                       !loading.empty();
+            });
+            if (stopping_) break;
+            lookups = std::exchange(lookups_, {});
+            for (Load& order : std::exchange(loads_, {})) loading.push_back({std::move(order)});
+            for (Loading& l : loading)
+                l.cancelled = l.cancelled || std::ranges::count(cancelled_, l.order.ticket) > 0;
+            cancelled_.clear();
+            if (lookups.empty() && loading.empty() && !touches_.empty()) {
+                touched = std::move(touches_.front());
+                touches_.pop_front();
+            }
+        }
+        for (const Lookup& order : lookups) answer(order);
+        if (!loading.empty()) {
+            Loading first = std::move(loading.front());
+            loading.pop_front();
+            if (!load_some(first)) loading.push_back(std::move(first));
+        }
+        if (!touched.empty())
+            for (const auto& store : stores_) store->touch(touched, Clock::now() + touch_time);
+    }
+    for (const Loading& l : loading) report(ended(l.order.ticket, store::Get::Outcome::late));
+}
+
+// Each block from the nearest store that has it.
+void BlockTransfer::answer(const Lookup& order) {
+    Report found;
+    found.ticket = order.ticket;
+    std::span<const kv::BlockKey> rest(order.keys);
+    while (!rest.empty()) {
+        const size_t before = rest.size();
+        for (size_t i = 0; i < stores_.size() && !rest.empty(); ++i) {
+            const size_t here = std::min(stores_[i]->find(rest, order.deadline), rest.size());
+            if (here == 0) continue;
+            found.runs.push_back({i, static_cast<int32_t>(here)});
+            found.blocks += static_cast<int32_t>(here);
+            rest = rest.subspan(here);
+            break;  // what follows may be in a nearer one again
+        }
+        if (rest.size() == before) break;
+    }
+    for (const Run& run : found.runs) found.seconds += run.blocks * speeds_[run.store].seconds_per_block;
+    report(std::move(found));
+}
+
+bool BlockTransfer::load_some(Loading& l) {
+    const auto end = [&](store::Get::Outcome outcome) {
+        report(ended(l.order.ticket, outcome));
+        return true;
+    };
+    if (l.done == l.order.keys.size()) return end(store::Get::Outcome::ok);
+    if (l.cancelled || Clock::now() >= l.order.deadline) return end(store::Get::Outcome::late);
+    const Run& run = l.order.runs[l.run];
+    const size_t count = std::min(blocks_at_once, static_cast<size_t>(run.blocks - l.in_run));
+    std::vector<store::Get> items;
+    for (size_t i = l.done; i < l.done + count; ++i)
+        items.push_back({l.order.keys[i],
+                         std::span(l.order.tokens).subspan(i * kv::block_tokens, kv::block_tokens),
+                         l.order.memory[i]});
+    const Clock::time_point begin = Clock::now();
+    stores_[run.store]->get(items, l.order.deadline);
+    const auto bad = std::ranges::find_if(
+        items, [](const store::Get& item) { return item.outcome != store::Get::Outcome::ok; });
+    const auto good = static_cast<size_t>(bad - items.begin());
+    speeds_[run.store].observe(good, seconds(Clock::now() - begin));
+    if (good > 0) {
+        Report progress;
+        progress.kind = Report::Kind::loaded;
+        progress.ticket = l.order.ticket;
+        progress.blocks = static_cast<int32_t>(good);
+        report(std::move(progress));
+    }
+    l.done += good;
+    l.in_run += static_cast<int32_t>(good);
+    if (bad != items.end()) return end(bad->outcome);
+    if (l.in_run == run.blocks) ++l.run, l.in_run = 0;
+    return false;
+}
+
+void BlockTransfer::write_loop() {
+    for (;;) {
+        std::vector<Write> batch;
+        {
+            std::unique_lock lock(mutex_);
+            write_wake_.wait(lock, [this] { return stopping_ || !writes_.empty(); });
+            if (writes_.empty() || (stopping_ && Clock::now() >= stop_by_)) break;
+            while (!writes_.empty() && batch.size() < blocks_at_once) {
+                batch.push_back(std::move(writes_.front()));
+                writes_.pop_front();
+            }
+        }
+        std::vector<bool> stored(batch.size());
+        for (size_t i = 0; i < stores_.size(); ++i) {
+            std::vector<store::Put> items;
+            std::vector<size_t> origin;
+            for (size_t w = 0; w < batch.size(); ++w)
+                if (batch[w].stores >> i & 1) items.push_back(batch[w].put), origin.push_back(w);
+            if (items.empty()) continue;
+            stores_[i]->put(items, Clock::now() + write_time);
+            for (size_t k = 0; k < items.size(); ++k)
+                if (items[k].outcome <= store::Put::Outcome::present) stored[origin[k]] = true;
+        }
+        for (size_t w = 0; w < batch.size(); ++w) {
+            Report done;
+            done.kind = Report::Kind::written;
+            done.bytes = std::move(batch[w].bytes);
+            done.stored = stored[w];
+            report(std::move(done));
+        }
+    }
+}
+
+}  // namespace deepinfer::engine

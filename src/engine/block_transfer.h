@@ -1,0 +1,127 @@
+// Moves blocks between the pool and the stores behind it, on two threads: one looks up and reads, one writes. The engine
+// thread hands over orders and takes reports; it never waits for a store.
+//
+// The memory named in an order must stay as it is until the report that gives it back.
+//
+// Threads: everything is called by the engine thread; `wake` is called by the other two when there is a report.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "store/block_store.h"
+
+namespace deepinfer::engine {
+
+using Stores = std::vector<std::unique_ptr<store::BlockStore>>;  // nearest first
+
+class BlockTransfer {
+  public:
+    using Ticket = uint64_t;
+
+    // Where a run of consecutive blocks is.
+    struct Run {
+        size_t store = 0;
+        int32_t blocks = 0;
+    };
+    struct Lookup {
+        Ticket ticket = 0;
+        std::vector<kv::BlockKey> keys;
+        Clock::time_point deadline;
+    };
+    struct Load {
+        Ticket ticket = 0;
+        std::vector<kv::BlockKey> keys;
+        std::vector<TokenId> tokens;  // of all keys, one block after the other
+        std::vector<std::span<uint8_t>> memory;
+        std::vector<Run> runs;  // cover the keys
+        Clock::time_point deadline;
+    };
+    struct Write {
+        store::Put put;                  // its bytes are here or in the pool
+        std::vector<uint8_t> bytes;      // given back in the report
+        uint32_t stores = ~uint32_t{0};  // bit i: into store i
+    };
+
+    struct Report {
+        enum class Kind : uint8_t {
+            located,  // `runs` and `seconds`: what was found, and how long loading it would take, all told
+            loaded,   // `blocks` more are in memory
+            ended,    // the load: nothing of it is written to any more; `outcome` says why, ok if complete
+            written,  // `bytes` are free again; `stored` if a store has the block now
+        };
+        Kind kind = Kind::located;
+        Ticket ticket = 0;
+        std::vector<Run> runs;
+        double seconds = 0;
+        int32_t blocks = 0;
+        store::Get::Outcome outcome = store::Get::Outcome::ok;
+        std::vector<uint8_t> bytes;
+        bool stored = false;
+    };
+
+    // Throws std::system_error if the system gives it no thread.
+    BlockTransfer(Stores stores, std::function<void()> wake);
+    // Ends after the orders to write, but at most `drain_time` later; loads and look-ups end at once.
+    ~BlockTransfer();
+
+    size_t stores() const { return stores_.size(); }
+    const store::BlockStore& store(size_t i) const { return *stores_[i]; }
+
+    void look_up(Lookup order);
+    void load(Load order);
+    void cancel_load(Ticket ticket);  // its end is reported soon
+    void write(Write order);
+    void touch(std::vector<kv::BlockKey> keys);
+    std::vector<Report> reports();
+
+    static constexpr auto drain_time = std::chrono::seconds(5);
+
+  private:
+    // What reading from a store takes, lately.
+    struct Speed {
+        double seconds_per_block = 1e-3;
+        int32_t observed = 0;
+        void observe(size_t blocks, double seconds);
+    };
+    struct Loading {
+        Load order;
+        size_t done = 0, run = 0;  // blocks that are there; the run that comes next
+        int32_t in_run = 0;        // blocks of it that are there
+        bool cancelled = false;
+    };
+
+    void stop();
+    void read_loop();
+    void write_loop();
+    void answer(const Lookup& order);
+    bool load_some(Loading& loading);  // true: ended
+    void report(Report report);
+
+    Stores stores_;
+    const std::function<void()> wake_;
+    std::vector<Speed> speeds_;  // the reading thread's
+
+    std::mutex mutex_;  // of all below
+    std::condition_variable read_wake_, write_wake_;
+    std::deque<Lookup> lookups_;
+    std::deque<Load> loads_;
+    std::vector<Ticket> cancelled_;
+    std::deque<std::vector<kv::BlockKey>> touches_;
+    std::deque<Write> writes_;
+    std::vector<Report> reports_;
+    bool stopping_ = false;
+    Clock::time_point stop_by_{};
+
+    std::thread reader_, writer_;
+};
+
+}  // namespace deepinfer::engine

@@ -1,0 +1,262 @@
+#include "engine/stored_prefixes.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace deepinfer::engine {
+
+namespace {
+
+constexpr size_t most_loads = 4;                             // at a time
+constexpr auto lookup_time = std::chrono::milliseconds(50);  // what is not found by then is computed
+constexpr int64_t most_written_bytes = int64_t{64} << 20;    // of copies that are being written
+constexpr int64_t most_written_blocks = 64;
+constexpr double seconds_per_token_unknown = 1e-3;  // of computing, without a cost model
+
+kv::Prefix prefix(const Sequence& s) { return {s.keys, s.tokens}; }
+
+Clock::duration duration(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+StoredPrefixes::StoredPrefixes(kv::PrefixCache& cache, kv::BlockPool& pool, const StepTimes& times,
+                               Stores stores, std::function<void()> wake)
+    : cache_(cache), pool_(pool), times_(times) {
+    if (!stores.empty()) transfer_ = std::make_unique<BlockTransfer>(std::move(stores), std::move(wake));
+}
+
+StoredPrefixes::~StoredPrefixes() {
+    if (!transfer_) return;
+    for (Waiting& write : waiting_writes_) {
+        if (!cache_.holds(write.block, write.order.put.key)) continue;
+        transfer_->write(std::move(write.order));  // from where it is: nobody computes any more
+    }
+    transfer_.reset();
+}
+
+double StoredPrefixes::seconds_to_compute(int32_t first, int32_t blocks) const {
+    const Chunk chunk{blocks * kv::block_tokens, first * kv::block_tokens, 0};
+    const double predicted = times_.seconds({&chunk, 1});
+    return predicted > 0 ? predicted : chunk.rows * seconds_per_token_unknown;
+}
+
+bool StoredPrefixes::fetch(const SequencePtr& s, int32_t spare, bool others_run) {
+    using Search = Sequence::Search;
+    if (!transfer_) return false;
+    if (s->search == Search::none) {
+        if (s->found >= s->usable || s->started)
+            s->search = Search::done;
+        else
+            look_up(s);
+    }
+    if (s->search == Search::located) {
+        const auto found = located_.find(s->ticket);
+        if (begin_load(s, found->second, spare, others_run)) return true;
+        located_.erase(found);
+        s->search = Search::done;
+    }
+    return s->search != Search::done;
+}
+
+void StoredPrefixes::look_up(const SequencePtr& s) {
+    s->ticket = next_ticket_++;
+    s->search = Sequence::Search::looking;
+    looking_.emplace(s->ticket, s);
+    ++stats_.cache_lookups_total;
+    const auto keys =
+        std::span(s->keys).subspan(static_cast<size_t>(s->found), static_cast<size_t>(s->usable - s->found));
+    transfer_->look_up({s->ticket, {keys.begin(), keys.end()}, Clock::now() + lookup_time});
+}
+
+// False if nothing is to be loaded. True if it was begun, or has to wait for its turn.
+bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t spare, bool others_run) {
+    int32_t wanted = 0;
+    for (const BlockTransfer::Run& run : located.runs) wanted += run.blocks;
+    const double compute = seconds_to_compute(s->found, wanted);
+    if (located.seconds > compute / 2) {
+        ++stats_.cache_loads_not_worth_total;
+        return false;
+    }
+    if (loads_.size() >= most_loads) return true;
+    std::vector<kv::BlockId> table = cache_.acquire(prefix(*s), s->found);
+    const auto first = static_cast<int32_t>(table.size());
+    const int32_t room = cache_.available() - spare;
+    const bool fits = first == s->found && room >= wanted;
+    if (!fits && (others_run || room <= 0 || first != s->found)) {
+        for (kv::BlockId block : table) pool_.release(block);
+        return others_run && first == s->found;
+    }
+    BlockTransfer::Load order;
+    order.ticket = s->ticket;
+    order.deadline = Clock::now() + duration(compute / 2);
+    int32_t left = std::min(wanted, room);
+    for (const BlockTransfer::Run& run : located.runs) {
+        if (left == 0) break;
+        order.runs.push_back({run.store, std::min(run.blocks, left)});
+        left -= order.runs.back().blocks;
+    }
+    for (int32_t i = 0; i < std::min(wanted, room); ++i) {
+        const auto at = static_cast<size_t>(first + i);
+        table.push_back(cache_.allocate());
+        assert(table.back() >= 0);
+        order.keys.push_back(s->keys[at]);
+        order.memory.emplace_back(pool_.data(table.back()), pool_.layout().block_bytes);
+    }
+    const auto tokens = std::span(s->tokens).subspan(static_cast<size_t>(first) * kv::block_tokens,
+                                                     order.keys.size() * kv::block_tokens);
+    order.tokens.assign(tokens.begin(), tokens.end());
+    s->search = Sequence::Search::loading;
+    loads_.emplace(s->ticket, Loading{s, std::move(table), static_cast<size_t>(first), order.runs});
+    located_.erase(s->ticket);
+    transfer_->load(std::move(order));
+    return true;
+}
+
+void StoredPrefixes::give_up(const Sequence& s) {
+    if (!transfer_) return;
+    looking_.erase(s.ticket);
+    located_.erase(s.ticket);
+    if (loads_.contains(s.ticket)) transfer_->cancel_load(s.ticket);
+}
+
+void StoredPrefixes::loaded(Loading& l, int32_t blocks) {
+    for (int32_t i = 0; i < blocks; ++i, ++l.ready) {
+        Sequence& s = *l.sequence;
+        const auto index = static_cast<int32_t>(l.ready);
+        const double seconds = seconds_to_compute(index, 1);
+        const kv::BlockId own = l.table[l.ready], held = cache_.publish(prefix(s), index, l.table, seconds);
+        if (held != own) pool_.release(own);
+        l.table[l.ready] = held;
+        const size_t store = l.runs[l.run].store;
+        s.loaded_tokens[store] += kv::block_tokens;
+        if (store > 0 && held == own && cache_.holds(own)) {
+            waiting_writes_.push_back({own, order(s, index, own, seconds)});
+            waiting_writes_.back().order.stores = (uint32_t{1} << store) - 1;  // the nearer ones
+        }
+        if (++l.in_run == l.runs[l.run].blocks) ++l.run, l.in_run = 0;
+    }
+}
+
+void StoredPrefixes::ended(Loading& l, store::Get::Outcome outcome) {
+    for (kv::BlockId block : l.table) pool_.release(block);  // those in the cache stay there
+    l.sequence->search = Sequence::Search::done;
+    if (outcome == store::Get::Outcome::late) ++stats_.cache_loads_late_total;
+    if (outcome == store::Get::Outcome::damaged || outcome == store::Get::Outcome::failed)
+        ++stats_.cache_loads_failed_total;
+}
+
+void StoredPrefixes::receive() {
+    if (!transfer_) return;
+    for (BlockTransfer::Report& report : transfer_->reports()) {
+        switch (report.kind) {
+            case BlockTransfer::Report::Kind::located: {
+                const auto looking = looking_.find(report.ticket);
+                if (looking == looking_.end()) break;  // it ended
+                Sequence& s = *looking->second;
+                s.search = report.runs.empty() ? Sequence::Search::done : Sequence::Search::located;
+                if (report.runs.empty())
+                    ++stats_.cache_lookups_empty_total;
+                else
+                    located_[report.ticket] = {std::move(report.runs), report.seconds};
+                looking_.erase(looking);
+                break;
+            }
+            case BlockTransfer::Report::Kind::loaded:
+                loaded(loads_.at(report.ticket), report.blocks);
+                break;
+            case BlockTransfer::Report::Kind::ended: {
+                const auto load = loads_.find(report.ticket);
+                ended(load->second, report.outcome);
+                loads_.erase(load);
+                break;
+            }
+            case BlockTransfer::Report::Kind::written:
+                spare_.push_back(std::move(report.bytes));
+                --writing_;
+                ++(report.stored ? stats_.cache_writes_total : stats_.cache_writes_failed_total);
+                break;
+        }
+    }
+    write_more();
+}
+
+BlockTransfer::Write StoredPrefixes::order(const Sequence& s, int32_t index, kv::BlockId block,
+                                           double seconds) const {
+    const auto i = static_cast<size_t>(index);
+    BlockTransfer::Write write;
+    write.put.key = s.keys[i];
+    write.put.parent = i > 0 ? s.keys[i - 1] : s.root;
+    write.put.index = index;
+    std::ranges::copy(prefix(s).block(i), write.put.tokens.begin());
+    write.put.seconds = static_cast<float>(seconds);
+    write.put.retention = s.retention;
+    write.put.tenant = s.tenant_hash;
+    write.put.bytes = {pool_.data(block), pool_.layout().block_bytes};
+    return write;
+}
+
+void StoredPrefixes::offer(const Sequence& s, int32_t index, double seconds) {
+    if (!transfer_ || s.retention == kv::Retention::none) return;
+    const kv::BlockId block = s.blocks[static_cast<size_t>(index)];
+    waiting_writes_.push_back(
+        {block, order(s, index, block, seconds > 0 ? seconds : seconds_to_compute(index, 1))});
+    write_more();
+}
+
+void StoredPrefixes::write_more() {
+    const auto bytes = static_cast<int64_t>(pool_.layout().block_bytes);
+    const int64_t most = std::clamp<int64_t>(most_written_bytes / bytes, 1, most_written_blocks);
+    while (writing_ < most && !waiting_writes_.empty()) {
+        Waiting write = std::move(waiting_writes_.front());
+        waiting_writes_.pop_front();
+        if (!cache_.holds(write.block, write.order.put.key)) {
+            ++stats_.cache_writes_dropped_total;
+            continue;
+        }
+        // A copy, so that the pool never waits for a store.
+        std::vector<uint8_t>& copy = write.order.bytes;
+        if (!spare_.empty()) {
+            copy = std::move(spare_.back());
+            spare_.pop_back();
+        }
+        copy.assign(write.order.put.bytes.begin(), write.order.put.bytes.end());
+        write.order.put.bytes = copy;
+        ++writing_;
+        transfer_->write(std::move(write.order));
+    }
+    // A block is there once, so more than the pool has would be blocks that left it.
+    for (; static_cast<int32_t>(waiting_writes_.size()) > pool_.total(); waiting_writes_.pop_front())
+        ++stats_.cache_writes_dropped_total;
+}
+
+void StoredPrefixes::started(Sequence& s) {
+    if (!transfer_ || s.found == 0) return;
+    int32_t rest = s.cached_tokens;  // a load may have brought more than was there in the end
+    for (size_t i = 0; i < transfer_->stores(); ++i) {
+        s.loaded_tokens[i] = std::min(s.loaded_tokens[i], rest);
+        rest -= s.loaded_tokens[i];
+        hits_[i] += static_cast<uint64_t>(s.loaded_tokens[i]);
+    }
+    const auto keys = std::span(s.keys).first(static_cast<size_t>(s.found));
+    transfer_->touch({keys.begin(), keys.end()});
+}
+
+void StoredPrefixes::tell(EngineStats& stats) const {
+    if (!transfer_) return;
+    stats.cache_lookups_total = stats_.cache_lookups_total;
+    stats.cache_lookups_empty_total = stats_.cache_lookups_empty_total;
+    stats.cache_loads_late_total = stats_.cache_loads_late_total;
+    stats.cache_loads_failed_total = stats_.cache_loads_failed_total;
+    stats.cache_loads_not_worth_total = stats_.cache_loads_not_worth_total;
+    stats.cache_writes_total = stats_.cache_writes_total;
+    stats.cache_writes_failed_total = stats_.cache_writes_failed_total;
+    stats.cache_writes_dropped_total = stats_.cache_writes_dropped_total;
+    stats.tiers.resize(transfer_->stores());
+    for (size_t i = 0; i < transfer_->stores(); ++i)
+        stats.tiers[i] = {transfer_->store(i).name(), hits_[i], transfer_->store(i).stats()};
+}
+
+}  // namespace deepinfer::engine

@@ -1,0 +1,91 @@
+// The prefix cache beyond the pool: blocks that were computed are written to the stores behind decoding, and what a waiting
+// sequence does not find in the pool is looked for there and loaded, while others run.
+//
+//   A sequence looks once. What is found is loaded if that is quicker than computing it (by the cost model and the store's
+//   speed so far), and no longer than half of the time that computing would take. Blocks enter the pool's cache as they
+//   come; when the load ends, complete or cut off, the sequence goes on with what is there.
+//   A block is written once, in the order of computing. It is copied for that, when its turn comes: only so many copies at a
+//   time; the others wait, and are dropped if the pool needs their room first.
+//
+// Threads: owned by the engine thread. Never waits.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <unordered_map>
+
+#include "engine/block_transfer.h"
+#include "engine/scheduler.h"
+#include "engine/sequence.h"
+#include "kv/prefix_cache.h"
+
+namespace deepinfer::engine {
+
+class StoredPrefixes {
+  public:
+    // All but `stores` must outlive it.
+    StoredPrefixes(kv::PrefixCache& cache, kv::BlockPool& pool, const StepTimes& times, Stores stores,
+                   std::function<void()> wake);
+    // Writes what waits, for at most BlockTransfer::drain_time.
+    ~StoredPrefixes();
+
+    bool enabled() const { return transfer_ != nullptr; }
+    // Of a waiting sequence that is not held back: looks, loads. True while it is to wait for that. `spare`: blocks that must
+    // stay available to those that run; `others_run`: they will give some back.
+    bool fetch(const SequencePtr& s, int32_t spare, bool others_run);
+    // It ends: its load does, too.
+    void give_up(const Sequence& s);
+    // Block `index` of the sequence has entered the cache; computing it takes so long.
+    void offer(const Sequence& s, int32_t index, double seconds);
+    // It starts with the first `found` blocks: they stay longer in the stores, too.
+    void started(Sequence& s);
+    // Takes over what the stores have done.
+    void receive();
+    // No block is referenced from here.
+    bool idle() const { return loads_.empty(); }
+
+    // Fills in EngineStats::cache_lookups_total ... tiers.
+    void tell(EngineStats& stats) const;
+
+  private:
+    struct Located {
+        std::vector<BlockTransfer::Run> runs;
+        double seconds = 0;
+    };
+    struct Loading {
+        SequencePtr sequence;
+        std::vector<kv::BlockId> table;  // referenced
+        size_t ready = 0;                // of them in the cache
+        std::vector<BlockTransfer::Run> runs;
+        size_t run = 0;
+        int32_t in_run = 0;
+    };
+
+    void look_up(const SequencePtr& s);
+    bool begin_load(const SequencePtr& s, Located& located, int32_t spare, bool others_run);
+    void loaded(Loading& loading, int32_t blocks);
+    void ended(Loading& loading, store::Get::Outcome outcome);
+    void write_more();
+    double seconds_to_compute(int32_t first, int32_t blocks) const;
+    BlockTransfer::Write order(const Sequence& s, int32_t index, kv::BlockId block, double seconds) const;
+
+    kv::PrefixCache& cache_;
+    kv::BlockPool& pool_;
+    const StepTimes& times_;
+    std::unordered_map<uint64_t, SequencePtr> looking_;
+    std::unordered_map<uint64_t, Located> located_;
+    std::unordered_map<uint64_t, Loading> loads_;
+    struct Waiting {
+        kv::BlockId block = -1;
+        BlockTransfer::Write order;  // its bytes are those of the block
+    };
+    std::deque<Waiting> waiting_writes_;
+    int32_t writing_ = 0;
+    std::vector<std::vector<uint8_t>> spare_;  // copies that may be written over
+    uint64_t next_ticket_ = 1;
+    EngineStats stats_;                         // its part
+    std::array<uint64_t, most_stores> hits_{};  // tokens
+    std::unique_ptr<BlockTransfer> transfer_;   // null without stores
+};
+
+}  // namespace deepinfer::engine
