@@ -48,9 +48,12 @@ size_t record_header_bytes(const BlockShape& shape) {
 Status check_shape(const BlockShape& shape) {
     uint64_t sum = 0;
     for (const uint32_t bytes : shape.sections) sum += bytes;
-    if (shape.sections.empty() || shape.sections.size() > most_sections || sum != shape.block_bytes)
-        return Error{ErrorCode::unsupported, "blocks of " + std::to_string(shape.sections.size()) +
-                                                 " sections cannot be stored; 1 to " +
+    if (shape.sections.empty() || shape.sections.size() > most_sections || sum != shape.block_bytes ||
+        sum > most_block_bytes)
+        return Error{ErrorCode::unsupported, "blocks of " + std::to_string(sum) + " bytes in " +
+                                                 std::to_string(shape.sections.size()) +
+                                                 " sections cannot be stored; at most " +
+                                                 std::to_string(most_block_bytes) + " bytes in 1 to " +
                                                  std::to_string(most_sections) + " can"};
     return {};
 }

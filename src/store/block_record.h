@@ -19,6 +19,7 @@ namespace deepinfer::store {
 
 constexpr uint32_t record_version = 1;
 constexpr size_t most_sections = 448;  // layers of a model: a header fits into 4 KiB
+constexpr uint32_t most_block_bytes = uint32_t{256} << 20;
 
 struct RecordInfo {
     kv::BlockKey key, parent;
