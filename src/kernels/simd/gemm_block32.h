@@ -8,7 +8,7 @@
 #include "kernels/codebooks.h"
 #include "kernels/kernel_table.h"
 #include "kernels/pack_layout.h"
-#include "kernels/simd/simd.h"
+#include "kernels/simd/dots.h"
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
@@ -20,6 +20,12 @@ static inline U8 codebook() {
         table[i] = (uint8_t)(128 + (F == WeightLayout::iq4_nl ? iq4_nl_values[i] : mxfp4_doubled_values[i]));
     return table_u8(table);
 }
+
+// The largest weight as it is multiplied.
+template <WeightLayout F>
+constexpr int block32_max = F == WeightLayout::q4_0 || F == WeightLayout::q4_1   ? 15
+                            : F == WeightLayout::q5_0 || F == WeightLayout::q5_1 ? 31
+                                                                                 : 255;
 
 template <WeightLayout F, int R>
 [[gnu::noinline]] static void block32_kernel(const uint8_t* w, const uint8_t* act, int groups, float* y,
@@ -43,14 +49,11 @@ template <WeightLayout F, int R>
         for (int s = 0; s < 2; ++s, q += L::quants, act += R * 40) {
             const int* a = (const int*)act;
             const float* dx = (const float*)act + 8 * R;
-            I32 dot[R];
-            FOR_ROWS(r, R) dot[r] = L::has_min ? zero_i32() : set1_i32(a[9 * R + r]);
+            Dots<block32_max<F>, R> dot(
+                [&](int r) { return L::has_min ? zero_i32() : set1_i32(a[9 * R + r]); });
             if constexpr (F == WeightLayout::q8_0) {
                 DEEPINFER_UNROLL(8)
-                for (int j = 0; j < 8; ++j) {
-                    const U8 x = load_u8(q + 64 * j);
-                    FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], x, a[j * R + r]);
-                }
+                for (int j = 0; j < 8; ++j) dot.line(j, load_u8(q + 64 * j), a + j * R);
             } else {
                 const U8 h = L::has_high ? load_u8(w + 64 * s) : low4;
                 DEEPINFER_UNROLL(4)
@@ -62,13 +65,13 @@ template <WeightLayout F, int R>
                         hi = or_and_u8(hi, shift_right_u8(h, j), bit4);
                     }
                     if constexpr (non_linear) lo = lookup_u8(table, lo), hi = lookup_u8(table, hi);
-                    FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], lo, a[j * R + r]);
-                    FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], hi, a[(j + 4) * R + r]);
+                    dot.line(2 * j, lo, a + j * R);
+                    dot.line(2 * j + 1, hi, a + (j + 4) * R);
                 }
             }
             const uint8_t* d = scales + L::scales * s;
             const F32 dw = F == WeightLayout::mxfp4 ? load_half_e8m0(d) : load_f16((const uint16_t*)d);
-            FOR_ROWS(r, R) acc[r] = fma(to_f32(dot[r]), mul(dw, set1(dx[r])), acc[r]);
+            FOR_ROWS(r, R) acc[r] = fma(to_f32(dot.end(r)), mul(dw, set1(dx[r])), acc[r]);
             if constexpr (L::has_min) {
                 const F32 m = load_f16((const uint16_t*)(d + 32));
                 FOR_ROWS(r, R) acc[r] = fma(m, set1(dx[R + r]), acc[r]);

@@ -10,7 +10,7 @@
 
 #include "kernels/kernel_table.h"
 #include "kernels/pack_layout.h"
-#include "kernels/simd/simd.h"
+#include "kernels/simd/dots.h"
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
@@ -100,15 +100,11 @@ static inline void sub_block_of_32(const uint8_t* w, const uint8_t* scales, cons
     const uint8_t* chunk = w + KQuant<F>::quants + KQuant<F>::chunk * (s / 2);
     read_memory_again();
     if constexpr (R >= 6) prefetch_eighth<F>(w, s);
-    I32 dot[R];
-    FOR_ROWS(r, R) dot[r] = zero_i32();
+    Dots<F == WeightLayout::q4_k ? 15 : 31, R> dot([](int) { return zero_i32(); });
     DEEPINFER_UNROLL(8)
-    for (int j = 0; j < 8; ++j) {
-        const U8 x = pair_line<F, High>(chunk, j);
-        FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], x, a[(8 * s + j) * R + r]);
-    }
+    for (int j = 0; j < 8; ++j) dot.line(j, pair_line<F, High>(chunk, j), a + (8 * s + j) * R);
     const I32 scale = widen_u8(scales + 16 * s);
-    FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot[r], scale));
+    FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot.end(r), scale));
 }
 // Values times scale: a product is < 256, so the two bytes of a 16-bit lane can be multiplied at once. Cheaper than
 // scaling each row's sum from some rows on.
@@ -135,14 +131,13 @@ static inline void two_sub_blocks_of_16(const uint8_t* w, const uint8_t* scales,
             }
             continue;
         }
-        I32 dot[R];
-        FOR_ROWS(r, R) dot[r] = F == WeightLayout::q2_k ? zero_i32() : set1_i32(a[(68 + 2 * t + s) * R + r]);
+        Dots<F == WeightLayout::q2_k ? 3 : 63, R> dot([&](int r) {
+            return F == WeightLayout::q2_k ? zero_i32() : set1_i32(a[(68 + 2 * t + s) * R + r]);
+        });
         DEEPINFER_UNROLL(4)
-        for (int j = 0; j < 4; ++j) {
-            const U8 x = quarter_line<F, T>(values, 4 * s + j);
-            FOR_ROWS(r, R) dot[r] = dot_u8_i8(dot[r], x, a[(8 * t + 4 * s + j) * R + r]);
-        }
-        FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot[r], scale)), settle(S[r]);
+        for (int j = 0; j < 4; ++j)
+            dot.line(j, quarter_line<F, T>(values, 4 * s + j), a + (8 * t + 4 * s + j) * R);
+        FOR_ROWS(r, R) S[r] = add_i32(S[r], mul_i32(dot.end(r), scale)), settle(S[r]);
     }
 }
 

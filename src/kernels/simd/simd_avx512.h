@@ -154,6 +154,7 @@ static inline I32 dot_u8_i8(I32 acc, U8 a, const int& b) {
 #endif
 }
 // acc[i] += sum of the 2 int16 of a's lane i times the 2 int16 of b.
+constexpr bool has_small_dots = false;  // dots.h
 static inline I32 dot_i16(I32 acc, I32 a, const int& b) {
 #if defined(DEEPINFER_SMALL_TILES)
     return _mm512_dpwssd_epi32(acc, a, _mm512_set1_epi32(b));

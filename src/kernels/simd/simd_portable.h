@@ -291,6 +291,7 @@ static inline I32 dot_u8_i8(I32 acc, U8 a, int b) {
     acc.v[i] += a.v[4 * i] * w[0] + a.v[4 * i + 1] * w[1] + a.v[4 * i + 2] * w[2] + a.v[4 * i + 3] * w[3];
     return acc;
 }
+constexpr bool has_small_dots = false;  // dots.h
 static inline I32 dot_i16(I32 acc, I32 a, int b) {
     const int lo = (int16_t)b, hi = b >> 16;
     EACH(16) acc.v[i] += (int16_t)a.v[i] * lo + (a.v[i] >> 16) * hi;
