@@ -256,7 +256,10 @@ Status start_engine(LoadedModel& loaded, const LoadOptions& options) {
     if (engine.prefix_cache && options.stores.any()) {
         engine.fingerprint = cache_fingerprint(*m.checkpoint, m.tokenizer.get(), options.compute, layout,
                                                *m.pool, cache_folder("digests"));
-        auto opened = open_stores(options.stores, store::block_shape(layout, engine.fingerprint));
+        auto opened = open_stores(options.stores, store::block_shape(layout, engine.fingerprint),
+                                  [&](const std::string& line) {
+                                      if (!options.quiet) std::fprintf(stderr, "%s\n", line.c_str());
+                                  });
         if (!opened) return std::move(opened).error();
         stores = std::move(*opened);
     }

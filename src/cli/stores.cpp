@@ -57,26 +57,28 @@ std::filesystem::path disk_store_folder(const StoreOptions& options) {
     return options.folder.empty() ? cache_folder("kv") : options.folder;
 }
 
-Result<engine::Stores> open_stores(const StoreOptions& options, const store::BlockShape& shape) {
+Result<engine::Stores> open_stores(const StoreOptions& options, const store::BlockShape& shape,
+                                   const std::function<void(const std::string&)>& notice) {
     engine::Stores stores;
     store::FileStoreOptions file;
     file.shape = shape;
     file.tenant_bytes = bytes(options.tenant_gib);
     if (options.disk) {
         file.folder = disk_store_folder(options);
-        if (file.folder.empty())
-            return Error{
-                ErrorCode::invalid_argument,
-                "there is no home folder to keep computed prefixes in: name a folder with --cache-dir, or "
-                "use --no-disk-cache"};
         file.budget_bytes =
             bytes(options.disk_gib.value_or(std::min(usual_disk_gib, free_gib(file.folder) / 4)));
-        auto store = store::open_file_store(file);
-        if (!store)
-            return Error{
-                store.error().code,
-                store.error().message + "; --cache-dir names another one, --no-disk-cache does without"};
-        stores.push_back(std::move(*store));
+        auto store = file.folder.empty()
+                         ? Result<std::unique_ptr<store::BlockStore>>(Error{
+                               ErrorCode::not_found, "there is no home folder to keep computed prefixes in"})
+                         : store::open_file_store(file);
+        if (store)
+            stores.push_back(std::move(*store));
+        else if (!options.folder.empty())
+            return std::move(store).error();
+        else
+            notice(store.error().message +
+                   ": they are kept in memory only (--cache-dir names another folder, --no-disk-cache is "
+                   "quiet)");
     }
     if (!options.shared_folder.empty()) {
         file.folder = options.shared_folder;

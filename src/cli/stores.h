@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "base/result.h"
@@ -29,7 +30,9 @@ struct StoreOptions {
 void add_store_options(CLI::App& command, StoreOptions& options);
 // The folder of the disk store; empty if it is to be in the cache folder and there is none.
 std::filesystem::path disk_store_folder(const StoreOptions& options);
-// Nearest first. Errors: those of open_file_store(); what would be right is in the message.
-Result<engine::Stores> open_stores(const StoreOptions& options, const store::BlockShape& shape);
+// Nearest first. Errors: those of open_file_store(); what would be right is in the message. If the folder was not named and
+// cannot be used, there is no disk store, and `notice` is told why.
+Result<engine::Stores> open_stores(const StoreOptions& options, const store::BlockShape& shape,
+                                   const std::function<void(const std::string&)>& notice);
 
 }  // namespace deepinfer::cli
