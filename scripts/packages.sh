@@ -21,7 +21,7 @@ build_packages() {
     have pkg-config || echo pkg-config
     # Boost 1.81 or newer. Debian 12 has it beside its default 1.74, which it replaces.
     if [ "$(codename)" = bookworm ]; then boost=1.81; fi
-    printf '%s\n' "libboost$boost-dev" ca-certificates libssl-dev libcli11-dev libpcre2-dev libutf8proc-dev libxxhash-dev
+    printf '%s\n' "libboost$boost-dev" ca-certificates libssl-dev libcli11-dev libpcre2-dev libutf8proc-dev libxxhash-dev libhiredis-dev
     rust_packages
 }
 
@@ -33,6 +33,7 @@ test_packages() {
     have llvm-symbolizer-19 || echo llvm-19
     have shellcheck || echo shellcheck
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+    have redis-server || echo redis-server
     printf '%s\n' libgtest-dev libbenchmark-dev libclang-rt-19-dev
 }
 

@@ -7,6 +7,7 @@
 #include "cli/cache_folder.h"
 #include "cli/load_model.h"
 #include "store/file_store.h"
+#include "store/redis_store.h"
 
 namespace deepinfer::cli {
 
@@ -29,6 +30,15 @@ double free_gib(std::filesystem::path folder) {
 
 }  // namespace
 
+CLI::Validator redis_url() {
+    return CLI::Validator(
+        [](const std::string& text) {
+            const auto address = store::parse_redis_url(text);
+            return address ? std::string() : address.error().message;
+        },
+        "URL");
+}
+
 void add_store_options(CLI::App& command, StoreOptions& options) {
     options.disk = true;
     command.add_flag_callback(
@@ -45,6 +55,12 @@ void add_store_options(CLI::App& command, StoreOptions& options) {
         .add_option("--cache-size-per-key", options.tenant_gib,
                     "GiB of each API key in each store; its oldest blocks go first. 0: no limit")
         ->check(real_number(0, most_gib));
+    command
+        .add_option("--cache-url", options.redis_url,
+                    "A Redis or Valkey server behind the folders, "
+                    "redis://[[user]:password@]host[:port][/database] or "
+                    "unix:///path; blocks live as long as their class")
+        ->check(redis_url());
     command.add_option("--shared-cache-dir", options.shared_folder,
                        "A folder on a file system that several machines use, behind the local one");
     command
@@ -85,6 +101,16 @@ Result<engine::Stores> open_stores(const StoreOptions& options, const store::Blo
         file.name = "shared";
         file.budget_bytes = bytes(options.shared_gib);
         auto store = store::open_file_store(file);
+        if (!store) return std::move(store).error();
+        stores.push_back(std::move(*store));
+    }
+    if (!options.redis_url.empty()) {
+        auto address = store::parse_redis_url(options.redis_url);
+        if (!address) return Error{address.error().code, "--cache-url: " + address.error().message};
+        store::RedisStoreOptions redis;
+        redis.address = std::move(*address);
+        redis.shape = shape;
+        auto store = store::open_redis_store(redis);
         if (!store) return std::move(store).error();
         stores.push_back(std::move(*store));
     }

@@ -11,7 +11,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace deepinfer::cli {
 
@@ -22,10 +23,12 @@ struct StoreOptions {
     double tenant_gib = 0;           // of each API key; 0: no limit of its own
     std::filesystem::path shared_folder;  // on a file system that machines share; empty: none
     double shared_gib = 100;
+    std::string redis_url;  // empty: none
 
-    bool any() const { return disk || !shared_folder.empty(); }
+    bool any() const { return disk || !shared_folder.empty() || !redis_url.empty(); }
 };
 
+CLI::Validator redis_url();  // of --cache-url
 // Adds --cache-dir, --cache-size, ... to a command; the disk store is on unless --no-disk-cache.
 void add_store_options(CLI::App& command, StoreOptions& options);
 // The folder of the disk store; empty if it is to be in the cache folder and there is none.

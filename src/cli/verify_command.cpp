@@ -246,6 +246,7 @@ int verify(VerifyOptions options) {
     if (!made) return fail({ErrorCode::io_error, "cannot make a folder in " + parent.string()});
     const TemporaryFolder temporary{made};
     const fs::path &folder = temporary.path, shared = options.load.stores.shared_folder;
+    const std::string redis = std::exchange(options.load.stores.redis_url, {});
     options.load.stores.shared_folder.clear();
 
     std::vector<Arm> arms;
@@ -269,6 +270,14 @@ int verify(VerifyOptions options) {
         add("to shared");
         if (Status status = restart(true, {}); !status) return fail(status.error());
         add("from shared");
+        options.load.stores.shared_folder.clear();
+    }
+    if (!redis.empty()) {
+        options.load.stores.redis_url = redis;
+        if (Status status = restart(true, {}); !status) return fail(status.error());
+        add("to redis");
+        if (Status status = restart(true, {}); !status) return fail(status.error());
+        add("from redis");
     }
     return report(arms);
 }
@@ -292,6 +301,8 @@ void add_verify_command(CLI::App& app, ExitStatus& exit) {
                         "where the disk store is made, and deleted again (the folder for temporary files)");
     command->add_option("--shared-cache-dir", options->load.stores.shared_folder,
                         "check this shared store, too; what is stored there stays");
+    command->add_option("--cache-url", options->load.stores.redis_url, "and this Redis or Valkey server")
+        ->check(redis_url());
     command->add_flag("--child", options->child)->group("");
     command->callback([options, &exit] { exit.code = verify(*options); });
 }

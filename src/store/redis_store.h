@@ -1,0 +1,43 @@
+// Blocks in a Redis or Valkey server, which any number of machines may share.
+//
+// A block is a value of its own: "deepinfer:1:<key>" holds its record (block_record.h), set if it is not there (SET NX) with the time to
+// live of its class. The server's memory limit and eviction policy are its owner's affair: a value that is gone is a miss, and a server
+// that is full stores nothing more.
+//
+// A server that cannot be reached is a miss, too, now and at the start: calls fail, after three in a row without trying, for a second;
+// then it is tried again. No call takes longer than its deadline, but for the time that connecting takes at most.
+//
+// One server; of a cluster it would be told to ask elsewhere, which counts as failed.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "store/block_store.h"
+
+namespace deepinfer::store {
+
+struct RedisAddress {
+    std::string host;
+    int port = 6379;
+    std::string path;  // of a Unix socket, instead of host and port
+    std::string user, password;
+    int database = 0;
+};
+constexpr size_t most_url_bytes = 1024;
+// redis://[[user]:password@]host[:port][/database] or unix:///path. Error: invalid_argument, which says what is wrong; it does
+// not repeat the password.
+Result<RedisAddress> parse_redis_url(const std::string& url);
+
+struct RedisStoreOptions {
+    RedisAddress address;
+    BlockShape shape;
+    std::string name = "redis";
+    double connect_seconds = 0.5;
+};
+// Error: unsupported for the shape.
+Result<std::unique_ptr<BlockStore>> open_redis_store(const RedisStoreOptions& options);
+
+}  // namespace deepinfer::store

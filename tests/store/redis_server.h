@@ -1,0 +1,107 @@
+// A Redis server of our own, on a Unix socket and a port in a temporary folder.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+extern char** environ;
+
+namespace deepinfer::store {
+
+inline bool there_is_redis() { return std::system("redis-server --version > /dev/null 2>&1") == 0; }
+
+class RedisServer {
+  public:
+    explicit RedisServer(std::vector<std::string> more = {}) : more_(std::move(more)) {
+        char name[] = "/tmp/redis_XXXXXX";
+        folder_ = ::mkdtemp(name);
+        port_ = free_port();
+        start();
+    }
+    ~RedisServer() {
+        kill();
+        std::filesystem::remove_all(folder_);
+    }
+    std::string url(const std::string& who = {}) const {
+        return "redis://" + who + "127.0.0.1:" + std::to_string(port_);
+    }
+    std::string socket_url() const { return "unix://" + (folder_ / "socket").string(); }
+
+    void start() {
+        std::vector<std::string> words{"redis-server",
+                                       "--port",
+                                       std::to_string(port_),
+                                       "--bind",
+                                       "127.0.0.1",
+                                       "--unixsocket",
+                                       (folder_ / "socket").string(),
+                                       "--dir",
+                                       folder_.string(),
+                                       "--save",
+                                       "",
+                                       "--appendonly",
+                                       "no",
+                                       "--loglevel",
+                                       "warning"};
+        words.insert(words.end(), more_.begin(), more_.end());
+        std::vector<char*> argv;
+        for (std::string& word : words) argv.push_back(word.data());
+        argv.push_back(nullptr);
+        posix_spawn_file_actions_t quiet;
+        posix_spawn_file_actions_init(&quiet);
+        posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", 1 /* O_WRONLY */, 0);
+        ASSERT_EQ(::posix_spawnp(&process_, "redis-server", &quiet, nullptr, argv.data(), environ), 0);
+        posix_spawn_file_actions_destroy(&quiet);
+        for (int i = 0; i < 500 && !answers(); ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    void kill() {
+        if (process_ <= 0) return;
+        ::kill(process_, SIGKILL);
+        ::waitpid(process_, nullptr, 0);
+        process_ = -1;
+    }
+    void stop() const { ::kill(process_, SIGSTOP); }  // it stalls, with its connections open
+    void go_on() const { ::kill(process_, SIGCONT); }
+
+  private:
+    static int free_port() {
+        const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+        ::close(fd);
+        return ntohs(address.sin_port);
+    }
+    bool answers() const {
+        const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(static_cast<uint16_t>(port_));
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        const bool yes = ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+        ::close(fd);
+        return yes;
+    }
+
+    const std::vector<std::string> more_;
+    std::filesystem::path folder_;
+    int port_ = 0;
+    pid_t process_ = -1;
+};
+
+}  // namespace deepinfer::store
