@@ -46,6 +46,7 @@ struct Sequence {
     // The search in the stores, while it waits (stored_prefixes.h).
     enum class Search : uint8_t { none, looking, located, loading, done } search = Search::none;
     uint64_t ticket = 0;              // of the search
+    int32_t searched_from = 0;        // block that it began with
     std::vector<kv::BlockId> tails;   // one for each further choice, from admission until they start
     double service = 0;               // estimated seconds to compute what is left of the prompt, alone
     uint64_t last_step = 0;           // the last step that has rows of it

@@ -64,6 +64,7 @@ bool StoredPrefixes::fetch(const SequencePtr& s, int32_t spare, bool others_run)
 void StoredPrefixes::look_up(const SequencePtr& s) {
     s->ticket = next_ticket_++;
     s->search = Sequence::Search::looking;
+    s->searched_from = s->found;
     looking_.emplace(s->ticket, s);
     ++stats_.cache_lookups_total;
     const auto keys =
@@ -71,10 +72,26 @@ void StoredPrefixes::look_up(const SequencePtr& s) {
     transfer_->look_up({s->ticket, {keys.begin(), keys.end()}, Clock::now() + lookup_time});
 }
 
+// Since it was looked for, others may have computed or loaded some of it; or what came before it may have left the pool: then
+// what follows is of no use.
+void StoredPrefixes::skip(Located& located, int32_t found) {
+    if (found < located.first) located.runs.clear();
+    for (int32_t there = found - located.first; there > 0 && !located.runs.empty();) {
+        BlockTransfer::Run& run = located.runs.front();
+        const int32_t here = std::min(there, run.blocks);
+        there -= here;
+        run.blocks -= here;
+        if (run.blocks == 0) located.runs.erase(located.runs.begin());
+    }
+    located.first = found;
+}
+
 // False if nothing is to be loaded. True if it was begun, or has to wait for its turn.
 bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t spare, bool others_run) {
+    skip(located, s->found);
     int32_t wanted = 0;
     for (const BlockTransfer::Run& run : located.runs) wanted += run.blocks;
+    if (wanted == 0) return false;
     const double compute = seconds_to_compute(s->found, wanted);
     if (located.seconds > compute / 2) {
         ++stats_.cache_loads_not_worth_total;
@@ -102,6 +119,7 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
         const auto at = static_cast<size_t>(first + i);
         table.push_back(cache_.allocate());
         assert(table.back() >= 0);
+        assert(at < static_cast<size_t>(s->usable));
         order.keys.push_back(s->keys[at]);
         order.memory.emplace_back(pool_.data(table.back()), pool_.layout().block_bytes);
     }
@@ -160,7 +178,7 @@ void StoredPrefixes::receive() {
                 if (report.runs.empty())
                     ++stats_.cache_lookups_empty_total;
                 else
-                    located_[report.ticket] = {std::move(report.runs), report.seconds};
+                    located_[report.ticket] = {s.searched_from, std::move(report.runs), report.seconds};
                 looking_.erase(looking);
                 break;
             }

@@ -49,6 +49,7 @@ class StoredPrefixes {
 
   private:
     struct Located {
+        int32_t first = 0;  // block that the runs begin with
         std::vector<BlockTransfer::Run> runs;
         double seconds = 0;
     };
@@ -62,6 +63,7 @@ class StoredPrefixes {
     };
 
     void look_up(const SequencePtr& s);
+    static void skip(Located& located, int32_t found);
     bool begin_load(const SequencePtr& s, Located& located, int32_t spare, bool others_run);
     void loaded(Loading& loading, int32_t blocks);
     void ended(Loading& loading, store::Get::Outcome outcome);
