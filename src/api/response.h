@@ -27,8 +27,8 @@ struct Usage {
     int64_t prompt_tokens = 0;
     int64_t completion_tokens = 0;
     int64_t cached_tokens = 0;  // of the prompt, that were computed before
-    std::map<std::string, int64_t>
-        loaded_tokens = {};  // of these, by the store that they came from; the others: memory
+    std::map<std::string, int64_t> loaded_tokens =
+        {};  // of these, by the store that they came from; the others: memory
 };
 
 struct TokenText {

@@ -241,7 +241,7 @@ TYPED_TEST_P(BlockStoreConformance, AReaderAndAWriterAtTheSameTime) {
         size_t found = 0;
         for (int tries = 0; found < 8 && tries < 20'000; ++tries) {
             found = store.find(blocks.keys, soon());
-            EXPECT_EQ(readable(store, blocks, 0, std::max<size_t>(found, 1)), found);
+            EXPECT_GE(readable(store, blocks, 0, std::max<size_t>(found, 1)), found);
             store.touch(std::span(blocks.keys).first(found), soon());
             (void)store.stats();
             if (found < 8) std::this_thread::sleep_for(std::chrono::milliseconds(1));
