@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "engine/seconds.h"
+
 namespace deepinfer::engine {
 
 namespace {
@@ -13,8 +15,6 @@ constexpr size_t most_touches = 1024;  // that wait; more are not told: the bloc
 constexpr auto write_time = std::chrono::seconds(10);
 constexpr auto touch_time = std::chrono::milliseconds(100);
 constexpr int32_t averaged_calls = 8;
-
-double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 BlockTransfer::Report ended(BlockTransfer::Ticket ticket, store::Get::Outcome outcome) {
     BlockTransfer::Report report;
@@ -147,7 +147,6 @@ void BlockTransfer::answer(const Lookup& order) {
             const size_t here = std::min(stores_[i]->find(rest, order.deadline), rest.size());
             if (here == 0) continue;
             found.runs.push_back({i, static_cast<int32_t>(here)});
-            found.blocks += static_cast<int32_t>(here);
             rest = rest.subspan(here);
             break;  // what follows may be in a nearer one again
         }

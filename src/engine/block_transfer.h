@@ -6,7 +6,6 @@
 // Threads: everything is called by the engine thread; `wake` is called by the other two when there is a report.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -26,6 +25,7 @@ using Stores = std::vector<std::unique_ptr<store::BlockStore>>;  // nearest firs
 class BlockTransfer {
   public:
     using Ticket = uint64_t;
+    static constexpr uint32_t all_stores = ~uint32_t{0};
 
     // Where a run of consecutive blocks is.
     struct Run {
@@ -46,9 +46,9 @@ class BlockTransfer {
         Clock::time_point deadline;
     };
     struct Write {
-        store::Put put;                  // its bytes are here or in the pool
-        std::vector<uint8_t> bytes;      // given back in the report
-        uint32_t stores = ~uint32_t{0};  // bit i: into store i
+        store::Put put;                // its bytes are here or in the pool
+        std::vector<uint8_t> bytes;    // given back in the report
+        uint32_t stores = all_stores;  // bit i: into store i
     };
 
     struct Report {

@@ -112,7 +112,8 @@ struct EngineStats {
              cache_lookups_empty_total = 0;  // in the stores, and those that found nothing
     uint64_t cache_loads_late_total = 0, cache_loads_failed_total = 0, cache_loads_not_worth_total = 0;
     uint64_t cache_writes_total = 0, cache_writes_failed_total = 0, cache_writes_dropped_total = 0;  // blocks
-    std::vector<TierStats> tiers;
+    std::array<uint64_t, most_stores> cache_store_hits_total{};  // prompt tokens that came from each store
+    std::vector<TierStats> tiers;  // of Engine::stats() only: the stores themselves are asked, then
     uint64_t prompt_tokens_total = 0, generated_tokens_total = 0;
     uint64_t finished_stop_total = 0, finished_length_total = 0, cancelled_total = 0, failed_total = 0;
     uint64_t rejected_total = 0, preemptions_total = 0, steps_total = 0;

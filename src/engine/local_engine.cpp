@@ -41,7 +41,7 @@ LocalEngine::LocalEngine(models::Model& model, kv::BlockPool& blocks, ThreadPool
       runner_(model, blocks, pool, options.isa, options.end_of_generation, trace_.get()),
       mailbox_(options.max_waiting + options.limits.max_running, options.max_wait_seconds),
       prefixes_(blocks, *times_, options.fingerprint, options.prefix_cache),
-      stored_(prefixes_.cache(), blocks, *times_, std::move(stores), [this] { mailbox_.wake(); }),
+      stored_(prefixes_.cache(), blocks, *times_, counters_, std::move(stores), [this] { mailbox_.wake(); }),
       tenants_(options.tenant_weights) {
     const int64_t pool_tokens = int64_t{blocks.total()} * kv::block_tokens;
     const int32_t wanted = options.context_length > 0 ? options.context_length : model.info().context_length;
@@ -326,7 +326,6 @@ void LocalEngine::tell() {
     counters_.blocks_free = prefixes_.available();
     counters_.blocks_kept = blocks_.kept();
     counters_.cache_evictions_total = prefixes_.cache().stats().evicted_total;
-    stored_.tell(counters_);
     counters_.estimated_wait = estimated_wait();
     mailbox_.publish(counters_, throughput_.seconds_per_request());
     for (const Ended& e : std::exchange(ended_, {})) e.listener->on_finish(e.choice, e.finish);

@@ -8,6 +8,7 @@
 #include "engine/local_engine.h"
 #include "engine/mailbox.h"
 #include "engine/prefix_sharing.h"
+#include "engine/seconds.h"
 #include "engine/sequence.h"
 #include "engine/step_runner.h"
 #include "engine/stored_prefixes.h"
@@ -15,11 +16,6 @@
 #include "engine/throughput.h"
 
 namespace deepinfer::engine {
-
-inline double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
-inline Clock::duration duration(double seconds) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
 
 class LocalEngine final : public Engine {
   public:
@@ -34,7 +30,11 @@ class LocalEngine final : public Engine {
     void cancel(RequestId id) override { mailbox_.cancel(id, -1); }
     void cancel(RequestId id, int32_t choice) override { mailbox_.cancel(id, choice); }
     void cancel_all() override { mailbox_.cancel_all(); }
-    EngineStats stats() const override { return mailbox_.stats(); }
+    EngineStats stats() const override {
+        EngineStats result = mailbox_.stats();
+        result.tiers = stored_.tiers(result);
+        return result;
+    }
     int32_t context_length() const override { return context_length_; }
     int32_t vocabulary_size() const override { return model_.info().vocabulary; }
 
@@ -107,10 +107,10 @@ class LocalEngine final : public Engine {
     std::deque<Flight> flights_;  // at most two
     std::vector<Retired> retired_;
     std::vector<Ended> ended_;  // to be told
+    EngineStats counters_;
     PrefixSharing prefixes_;
     StoredPrefixes stored_;
     Tenants tenants_;
-    EngineStats counters_;
     uint64_t next_step_ = 1, done_step_ = 0;
     Throughput throughput_;
     std::deque<StepResult> inline_results_;  // of steps computed by the engine thread itself

@@ -45,12 +45,14 @@ Plan LocalEngine::decide() {
     for (const SequencePtr& s : waiting_)
         if (prefixes_.look(*s)) estimate(*s);
     prefixes_.hold_back_twins(waiting_);
+    const size_t loads = stored_.loads();
     if (stored_.enabled())
         for (const SequencePtr& s : waiting_)
             if (!s->held)
                 s->held = stored_.fetch(s, static_cast<int32_t>(running_.size()), !running_.empty());
-    for (const SequencePtr& s : waiting_)  // a load that began may have taken the room of what was found
-        if (stored_.enabled() && prefixes_.look_again(*s)) estimate(*s);
+    if (stored_.loads() != loads)  // they may have taken the room of what was found
+        for (const SequencePtr& s : waiting_)
+            if (prefixes_.look_again(*s)) estimate(*s);
     for (const SequencePtr& s : waiting_) waiting.push_back(waiting_view(*s));
     PlanInput input;
     input.running = running;

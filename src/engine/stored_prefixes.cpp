@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "engine/seconds.h"
+
 namespace deepinfer::engine {
 
 namespace {
@@ -16,15 +18,11 @@ constexpr double seconds_per_token_unknown = 1e-3;  // of computing, without a c
 
 kv::Prefix prefix(const Sequence& s) { return {s.keys, s.tokens}; }
 
-Clock::duration duration(double seconds) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
 }  // namespace
 
 StoredPrefixes::StoredPrefixes(kv::PrefixCache& cache, kv::BlockPool& pool, const StepTimes& times,
-                               Stores stores, std::function<void()> wake)
-    : cache_(cache), pool_(pool), times_(times) {
+                               EngineStats& counters, Stores stores, std::function<void()> wake)
+    : cache_(cache), pool_(pool), times_(times), counters_(counters) {
     if (!stores.empty()) transfer_ = std::make_unique<BlockTransfer>(std::move(stores), std::move(wake));
 }
 
@@ -66,7 +64,7 @@ void StoredPrefixes::look_up(const SequencePtr& s) {
     s->search = Sequence::Search::looking;
     s->searched_from = s->found;
     looking_.emplace(s->ticket, s);
-    ++stats_.cache_lookups_total;
+    ++counters_.cache_lookups_total;
     const auto keys =
         std::span(s->keys).subspan(static_cast<size_t>(s->found), static_cast<size_t>(s->usable - s->found));
     transfer_->look_up({s->ticket, {keys.begin(), keys.end()}, Clock::now() + lookup_time});
@@ -94,7 +92,7 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
     if (wanted == 0) return false;
     const double compute = seconds_to_compute(s->found, wanted);
     if (located.seconds > compute / 2) {
-        ++stats_.cache_loads_not_worth_total;
+        ++counters_.cache_loads_not_worth_total;
         return false;
     }
     if (loads_.size() >= most_loads) return true;
@@ -150,10 +148,8 @@ void StoredPrefixes::loaded(Loading& l, int32_t blocks) {
         l.table[l.ready] = held;
         const size_t store = l.runs[l.run].store;
         s.loaded_tokens[store] += kv::block_tokens;
-        if (store > 0 && held == own && cache_.holds(own)) {
-            waiting_writes_.push_back({own, order(s, index, own, seconds)});
-            waiting_writes_.back().order.stores = (uint32_t{1} << store) - 1;  // the nearer ones
-        }
+        if (store > 0 && held == own && cache_.holds(own))
+            queue_write(s, index, own, seconds, (uint32_t{1} << store) - 1);  // into the nearer ones
         if (++l.in_run == l.runs[l.run].blocks) ++l.run, l.in_run = 0;
     }
 }
@@ -161,9 +157,9 @@ void StoredPrefixes::loaded(Loading& l, int32_t blocks) {
 void StoredPrefixes::ended(Loading& l, store::Get::Outcome outcome) {
     for (kv::BlockId block : l.table) pool_.release(block);  // those in the cache stay there
     l.sequence->search = Sequence::Search::done;
-    if (outcome == store::Get::Outcome::late) ++stats_.cache_loads_late_total;
+    if (outcome == store::Get::Outcome::late) ++counters_.cache_loads_late_total;
     if (outcome == store::Get::Outcome::damaged || outcome == store::Get::Outcome::failed)
-        ++stats_.cache_loads_failed_total;
+        ++counters_.cache_loads_failed_total;
 }
 
 void StoredPrefixes::receive() {
@@ -176,7 +172,7 @@ void StoredPrefixes::receive() {
                 Sequence& s = *looking->second;
                 s.search = report.runs.empty() ? Sequence::Search::done : Sequence::Search::located;
                 if (report.runs.empty())
-                    ++stats_.cache_lookups_empty_total;
+                    ++counters_.cache_lookups_empty_total;
                 else
                     located_[report.ticket] = {s.searched_from, std::move(report.runs), report.seconds};
                 looking_.erase(looking);
@@ -194,33 +190,35 @@ void StoredPrefixes::receive() {
             case BlockTransfer::Report::Kind::written:
                 spare_.push_back(std::move(report.bytes));
                 --writing_;
-                ++(report.stored ? stats_.cache_writes_total : stats_.cache_writes_failed_total);
+                ++(report.stored ? counters_.cache_writes_total : counters_.cache_writes_failed_total);
                 break;
         }
     }
     write_more();
 }
 
-BlockTransfer::Write StoredPrefixes::order(const Sequence& s, int32_t index, kv::BlockId block,
-                                           double seconds) const {
+void StoredPrefixes::queue_write(const Sequence& s, int32_t index, kv::BlockId block, double seconds,
+                                 uint32_t stores) {
+    if (s.retention == kv::Retention::none) return;
     const auto i = static_cast<size_t>(index);
-    BlockTransfer::Write write;
-    write.put.key = s.keys[i];
-    write.put.parent = i > 0 ? s.keys[i - 1] : s.root;
-    write.put.index = index;
-    std::ranges::copy(prefix(s).block(i), write.put.tokens.begin());
-    write.put.seconds = static_cast<float>(seconds);
-    write.put.retention = s.retention;
-    write.put.tenant = s.tenant_hash;
-    write.put.bytes = {pool_.data(block), pool_.layout().block_bytes};
-    return write;
+    Waiting write{block, {}};
+    write.order.stores = stores;
+    store::Put& put = write.order.put;
+    put.key = s.keys[i];
+    put.parent = i > 0 ? s.keys[i - 1] : s.root;
+    put.index = index;
+    std::ranges::copy(prefix(s).block(i), put.tokens.begin());
+    put.seconds = static_cast<float>(seconds);
+    put.retention = s.retention;
+    put.tenant = s.tenant_hash;
+    put.bytes = {pool_.data(block), pool_.layout().block_bytes};
+    waiting_writes_.push_back(std::move(write));
 }
 
 void StoredPrefixes::offer(const Sequence& s, int32_t index, double seconds) {
-    if (!transfer_ || s.retention == kv::Retention::none) return;
-    const kv::BlockId block = s.blocks[static_cast<size_t>(index)];
-    waiting_writes_.push_back(
-        {block, order(s, index, block, seconds > 0 ? seconds : seconds_to_compute(index, 1))});
+    if (!transfer_) return;
+    queue_write(s, index, s.blocks[static_cast<size_t>(index)],
+                seconds > 0 ? seconds : seconds_to_compute(index, 1), BlockTransfer::all_stores);
     write_more();
 }
 
@@ -231,7 +229,7 @@ void StoredPrefixes::write_more() {
         Waiting write = std::move(waiting_writes_.front());
         waiting_writes_.pop_front();
         if (!cache_.holds(write.block, write.order.put.key)) {
-            ++stats_.cache_writes_dropped_total;
+            ++counters_.cache_writes_dropped_total;
             continue;
         }
         // A copy, so that the pool never waits for a store.
@@ -247,7 +245,7 @@ void StoredPrefixes::write_more() {
     }
     // A block is there once, so more than the pool has would be blocks that left it.
     for (; static_cast<int32_t>(waiting_writes_.size()) > pool_.total(); waiting_writes_.pop_front())
-        ++stats_.cache_writes_dropped_total;
+        ++counters_.cache_writes_dropped_total;
 }
 
 void StoredPrefixes::started(Sequence& s) {
@@ -256,25 +254,18 @@ void StoredPrefixes::started(Sequence& s) {
     for (size_t i = 0; i < transfer_->stores(); ++i) {
         s.loaded_tokens[i] = std::min(s.loaded_tokens[i], rest);
         rest -= s.loaded_tokens[i];
-        hits_[i] += static_cast<uint64_t>(s.loaded_tokens[i]);
+        counters_.cache_store_hits_total[i] += static_cast<uint64_t>(s.loaded_tokens[i]);
     }
     const auto keys = std::span(s.keys).first(static_cast<size_t>(s.found));
     transfer_->touch({keys.begin(), keys.end()});
 }
 
-void StoredPrefixes::tell(EngineStats& stats) const {
-    if (!transfer_) return;
-    stats.cache_lookups_total = stats_.cache_lookups_total;
-    stats.cache_lookups_empty_total = stats_.cache_lookups_empty_total;
-    stats.cache_loads_late_total = stats_.cache_loads_late_total;
-    stats.cache_loads_failed_total = stats_.cache_loads_failed_total;
-    stats.cache_loads_not_worth_total = stats_.cache_loads_not_worth_total;
-    stats.cache_writes_total = stats_.cache_writes_total;
-    stats.cache_writes_failed_total = stats_.cache_writes_failed_total;
-    stats.cache_writes_dropped_total = stats_.cache_writes_dropped_total;
-    stats.tiers.resize(transfer_->stores());
-    for (size_t i = 0; i < transfer_->stores(); ++i)
-        stats.tiers[i] = {transfer_->store(i).name(), hits_[i], transfer_->store(i).stats()};
+std::vector<TierStats> StoredPrefixes::tiers(const EngineStats& stats) const {
+    std::vector<TierStats> result;
+    for (size_t i = 0; transfer_ && i < transfer_->stores(); ++i)
+        result.push_back(
+            {transfer_->store(i).name(), stats.cache_store_hits_total[i], transfer_->store(i).stats()});
+    return result;
 }
 
 }  // namespace deepinfer::engine

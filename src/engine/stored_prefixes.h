@@ -23,9 +23,9 @@ namespace deepinfer::engine {
 
 class StoredPrefixes {
   public:
-    // All but `stores` must outlive it.
-    StoredPrefixes(kv::PrefixCache& cache, kv::BlockPool& pool, const StepTimes& times, Stores stores,
-                   std::function<void()> wake);
+    // All but `stores` must outlive it. Counts in `counters`: cache_lookups_total and what follows it.
+    StoredPrefixes(kv::PrefixCache& cache, kv::BlockPool& pool, const StepTimes& times, EngineStats& counters,
+                   Stores stores, std::function<void()> wake);
     // Writes what waits, for at most BlockTransfer::drain_time.
     ~StoredPrefixes();
 
@@ -43,9 +43,10 @@ class StoredPrefixes {
     void receive();
     // No block is referenced from here.
     bool idle() const { return loads_.empty(); }
+    size_t loads() const { return loads_.size(); }
 
-    // Fills in EngineStats::cache_lookups_total ... tiers.
-    void tell(EngineStats& stats) const;
+    // EngineStats::tiers, with the hits of `stats`. Any thread.
+    std::vector<TierStats> tiers(const EngineStats& stats) const;
 
   private:
     struct Located {
@@ -69,7 +70,7 @@ class StoredPrefixes {
     void ended(Loading& loading, store::Get::Outcome outcome);
     void write_more();
     double seconds_to_compute(int32_t first, int32_t blocks) const;
-    BlockTransfer::Write order(const Sequence& s, int32_t index, kv::BlockId block, double seconds) const;
+    void queue_write(const Sequence& s, int32_t index, kv::BlockId block, double seconds, uint32_t stores);
 
     kv::PrefixCache& cache_;
     kv::BlockPool& pool_;
@@ -85,9 +86,8 @@ class StoredPrefixes {
     int32_t writing_ = 0;
     std::vector<std::vector<uint8_t>> spare_;  // copies that may be written over
     uint64_t next_ticket_ = 1;
-    EngineStats stats_;                         // its part
-    std::array<uint64_t, most_stores> hits_{};  // tokens
-    std::unique_ptr<BlockTransfer> transfer_;   // null without stores
+    EngineStats& counters_;
+    std::unique_ptr<BlockTransfer> transfer_;  // null without stores
 };
 
 }  // namespace deepinfer::engine

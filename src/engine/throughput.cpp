@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/seconds.h"
+
 namespace deepinfer::engine {
 
 namespace {
 
 constexpr double averaging_seconds = 5;
 
-double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 double kept_after(double passed) { return std::exp(-passed / averaging_seconds); }
 
 }  // namespace
