@@ -11,6 +11,10 @@ class FileDescriptor {
   public:
     explicit FileDescriptor(int fd) : fd_(fd) {}  // -1: none
     FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+    FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+        std::swap(fd_, other.fd_);  // the other one closes what was open here
+        return *this;
+    }
     FileDescriptor(const FileDescriptor&) = delete;
     FileDescriptor& operator=(const FileDescriptor&) = delete;
     ~FileDescriptor() {

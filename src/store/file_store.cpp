@@ -72,6 +72,7 @@ class FileStore final : public BlockStore {
         FileDescriptor file{-1};
         size_t records = 0;  // written, of which those from `durable` on are not yet durable
         size_t durable = 0;
+        std::vector<Put*> pending;  // of those that are not
     };
 
     int64_t now() const { return options_.now ? options_.now() : std::time(nullptr); }
@@ -83,8 +84,11 @@ class FileStore final : public BlockStore {
     void keep_the_best_of(const SegmentSet::Victim& victim);
     size_t read_run(std::span<Get> items, const SegmentSet::Place& first);
     bool ready_to_write(Writing& writing, kv::Retention retention);
-    bool append(Writing& writing, const Put& put, int64_t created);
+    bool append(Writing& writing, Put& put, int64_t created);
     bool commit(Writing& writing);
+    Writing& writing_of(kv::Retention retention) {
+        return writing_[retention == kv::Retention::agent ? 0 : 1];  // as stored_classes
+    }
     void close(Writing& writing);
     void count(const Put& put);
 
@@ -402,7 +406,7 @@ void FileStore::keep_the_best_of(const SegmentSet::Victim& victim) {
         stats_.evicted_total -= kept.size();
         set_.erase(victim.segment);
     }
-    Writing& writing = writing_[segment.retention == kv::Retention::agent ? 0 : 1];
+    Writing& writing = writing_of(segment.retention);
     for (Kept& k : kept) {
         k.put.bytes = k.bytes;
         if (!writing.segment || !append(writing, k.put, time)) break;
@@ -421,8 +425,7 @@ bool FileStore::ready_to_write(Writing& w, kv::Retention retention) {
                                      std::to_string(next_segment_++) + std::string(suffix));
     const int descriptor = io_->open(path.c_str(), O_RDWR | O_CREAT | O_EXCL, 0644);
     if (descriptor < 0) return false;
-    w.file.~FileDescriptor();
-    new (&w.file) FileDescriptor(descriptor);
+    w.file = FileDescriptor(descriptor);
     ::flock(descriptor, LOCK_EX | LOCK_NB);  // where there are no locks, nobody takes it over
     auto page = segment_header(options_.shape, retention);
     iovec part{page.data(), page.size()};
@@ -443,8 +446,8 @@ bool FileStore::ready_to_write(Writing& w, kv::Retention retention) {
     return true;
 }
 
-// Writes a record behind those that are there. It is not found before commit().
-bool FileStore::append(Writing& w, const Put& put, int64_t created) {
+// Writes a record behind those that are there. It is stored, but not found before commit(), which may take that back.
+bool FileStore::append(Writing& w, Put& put, int64_t created) {
     std::vector<uint8_t> header(static_cast<size_t>(page_bytes));
     const std::vector<uint8_t> padding(static_cast<size_t>(stride_ - page_bytes) -
                                        options_.shape.block_bytes);
@@ -455,6 +458,8 @@ bool FileStore::append(Writing& w, const Put& put, int64_t created) {
     if (!write_all(*io_, w.file.get(), std::span(parts).first(padding.empty() ? 2 : 3),
                    record_offset(options_.shape, w.records)))
         return false;
+    put.outcome = Put::Outcome::stored;
+    w.pending.push_back(&put);
     const std::lock_guard lock(mutex_);
     w.segment->entries.resize(w.records);
     w.segment->entries.push_back({put.key, put.parent, put.index, put.seconds, put.tenant, created});
@@ -476,12 +481,13 @@ bool FileStore::commit(Writing& w) {
             w.segment->entries.resize(w.durable);
         }
     }
+    const std::vector<Put*> pending = std::exchange(w.pending, {});
     if (good) {
         w.durable = w.records;
         return true;
     }
-    // After a failed fdatasync nothing is known of what was written: those records are written over with a header that is
-    // none, and the segment ends here.
+    for (Put* put : pending) put->outcome = Put::Outcome::failed;
+    // After a failed fdatasync nothing is known of what was written: sealing cuts it off, and the segment ends here.
     w.records = w.durable;
     close(w);
     return false;
@@ -497,15 +503,12 @@ void FileStore::close(Writing& w) {
                 .ok();
     else
         io_->unlink(segment->path.c_str());
-    w.file.~FileDescriptor();
-    new (&w.file) FileDescriptor(-1);
+    w.file = FileDescriptor(-1);
     const std::lock_guard lock(mutex_);
     segment->own = false;
     segment->sealed = sealed;
     segment->last_used = now();
-    if (sealed)
-        segment->bytes = record_offset(options_.shape, w.durable) + page_bytes +
-                         whole_pages(static_cast<int64_t>(w.durable) * 64);
+    if (sealed) segment->bytes = sealed_bytes(options_.shape, w.durable);
     if (!keep) set_.erase(segment);
 }
 
@@ -548,20 +551,11 @@ void FileStore::put(std::span<Put> items, Clock::time_point deadline) {
             item.outcome = Put::Outcome::no_room;
             continue;
         }
-        Writing& writing = writing_[item.retention == kv::Retention::agent ? 0 : 1];
-        if (!ready_to_write(writing, item.retention) || !append(writing, item, time)) {
+        Writing& writing = writing_of(item.retention);
+        if (!ready_to_write(writing, item.retention) || !append(writing, item, time))
             item.outcome = errno == ENOSPC || errno == EDQUOT ? Put::Outcome::no_room : Put::Outcome::failed;
-            continue;
-        }
-        item.outcome = Put::Outcome::stored;
     }
-    for (Writing& writing : writing_) {
-        const kv::Retention retention = &writing == &writing_[0] ? kv::Retention::agent : kv::Retention::chat;
-        if (commit(writing)) continue;
-        for (Put& item : items)
-            if (item.retention == retention && item.outcome == Put::Outcome::stored)
-                item.outcome = Put::Outcome::failed;
-    }
+    for (Writing& writing : writing_) commit(writing);
     for (const Put& item : items) count(item);
 }
 

@@ -87,7 +87,7 @@ std::vector<SegmentEntry> read_index(FileIo& io, int descriptor, const BlockShap
         return {};
     const auto count = static_cast<size_t>(trailer.records);
     const int64_t at = record_offset(shape, count);
-    if (at + index_bytes(count) + page_bytes != file_bytes) return {};
+    if (sealed_bytes(shape, count) != file_bytes) return {};
     std::vector<StoredEntry> stored(count);
     iovec part{stored.data(), count * sizeof(StoredEntry)};
     if (!read_all(io, descriptor, {&part, 1}, at) ||
@@ -101,6 +101,10 @@ std::vector<SegmentEntry> read_index(FileIo& io, int descriptor, const BlockShap
 }
 
 }  // namespace
+
+int64_t sealed_bytes(const BlockShape& shape, size_t records) {
+    return record_offset(shape, records) + index_bytes(records) + page_bytes;
+}
 
 SegmentEntry entry_of(const RecordInfo& info) {
     return {info.key, info.parent, info.index, info.seconds, info.tenant, info.created};

@@ -26,7 +26,6 @@ namespace deepinfer::store {
 
 constexpr int64_t page_bytes = 4096;
 constexpr size_t most_records = 1 << 20;  // of a segment
-constexpr size_t most_record_header_bytes = page_bytes;
 
 struct SegmentEntry {
     kv::BlockKey key, parent;
@@ -50,6 +49,9 @@ inline int64_t record_stride(const BlockShape& shape) { return page_bytes + whol
 inline int64_t record_offset(const BlockShape& shape, size_t i) {
     return page_bytes + static_cast<int64_t>(i) * record_stride(shape);
 }
+
+// Of a file with so many records, index and trailer.
+int64_t sealed_bytes(const BlockShape& shape, size_t records);
 
 std::array<uint8_t, page_bytes> segment_header(const BlockShape& shape, kv::Retention retention);
 // What a segment's first page says. Errors: corrupt_data, unsupported (another version), io_error.

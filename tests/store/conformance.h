@@ -1,10 +1,9 @@
 // What every store of blocks must do. A test names a fixture class with
 //
-//   static constexpr bool persistent, moves_clock, has_budget;
 //   BlockStore& store();                  // opened once
 //   std::unique_ptr<BlockStore> another();  // on the same storage, at the same time
 //   void reopen();                        // ends and opens it again
-//   void move_clock(std::chrono::seconds);
+//   bool move_clock(std::chrono::seconds);  // false: its clock is not ours
 //
 // and instantiates the suite with it.
 #pragma once

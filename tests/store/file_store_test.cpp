@@ -245,6 +245,32 @@ TEST(FileStore, AnyCallMayFail) {
     }
 }
 
+// Segments that fill, and are made durable, within one call: what could not be is not said to be stored.
+TEST(FileStore, WhatIsSaidToBeStoredIsThereThoughACallFailedMidway) {
+    const TestBlocks blocks(test_shape(), 1, 24);
+    int failed = 0;
+    for (int at = 0; at < 60; ++at) {
+        const Folder folder;
+        FileStoreOptions options = options_for(folder);
+        options.sync = true;
+        const auto io = std::make_shared<FaultyIo>();
+        options.io = io;
+        auto store = open(options);
+        io->arm(Fault::error, at);
+        const auto outcomes = put(*store, blocks.puts(0, 24));
+        store.reset();
+        options.io = nullptr;
+        const auto again = open(options);
+        for (size_t i = 0; i < 24; ++i) {
+            failed += outcomes[i] == Put::Outcome::failed;
+            if (outcomes[i] == Put::Outcome::stored) {
+                EXPECT_EQ(readable(*again, blocks, i, 1), 1u) << "call " << at << ", block " << i;
+            }
+        }
+    }
+    EXPECT_GT(failed, 24);
+}
+
 // A process dies at a point of its work, again and again in the same folder. Afterwards every block that is found is right,
 // all that it had been told is stored is found, and at most one segment is left behind that nobody can find.
 TEST(FileStore, KilledAtAnyPoint) {

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,8 +19,6 @@
 extern char** environ;
 
 namespace deepinfer::store {
-
-inline bool there_is_redis() { return std::system("redis-server --version > /dev/null 2>&1") == 0; }
 
 class RedisServer {
   public:
@@ -87,15 +86,23 @@ class RedisServer {
         ::close(fd);
         return ntohs(address.sin_port);
     }
-    bool answers() const {
-        const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_port = htons(static_cast<uint16_t>(port_));
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        const bool yes = ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    static bool connects(int family, const void* address, socklen_t size) {
+        const int fd = ::socket(family, SOCK_STREAM, 0);
+        const bool yes = ::connect(fd, static_cast<const sockaddr*>(address), size) == 0;
         ::close(fd);
         return yes;
+    }
+    // On its port and, which comes later, its socket.
+    bool answers() const {
+        sockaddr_in port{};
+        port.sin_family = AF_INET;
+        port.sin_port = htons(static_cast<uint16_t>(port_));
+        port.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        sockaddr_un socket{};
+        socket.sun_family = AF_UNIX;
+        const std::string path = (folder_ / "socket").string();
+        path.copy(socket.sun_path, sizeof socket.sun_path - 1);
+        return connects(AF_INET, &port, sizeof port) && connects(AF_UNIX, &socket, sizeof socket);
     }
 
     const std::vector<std::string> more_;
