@@ -37,6 +37,12 @@ def writable_path(text):
         raise argparse.ArgumentTypeError(f"{text} cannot be written: {error.strerror}") from error
 
 
+def writable_folder(text):
+    if not os.path.isdir(text) or not os.access(text, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text} is no folder that can be written to")
+    return text
+
+
 def run_main(main):
     """What went wrong outside is a line, not a traceback."""
     try:

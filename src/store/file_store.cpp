@@ -170,25 +170,22 @@ void FileStore::get(std::span<Get> items, Clock::time_point deadline) {
 size_t FileStore::read_run(std::span<Get> items, const SegmentSet::Place& first) {
     const FileDescriptor file(io_->open(first.segment->path.c_str(), O_RDONLY, 0));
     const size_t padding = static_cast<size_t>(stride_ - page_bytes) - options_.shape.block_bytes;
-    std::vector<uint8_t> headers(items.size() * static_cast<size_t>(page_bytes)), unused(padding);
+    struct alignas(page_bytes) Page : std::array<uint8_t, page_bytes> {};
+    std::vector<Page> headers(items.size()), unused(1);
     std::vector<iovec> parts;
-    const auto header = [&](size_t i) {
-        return std::span(headers).subspan(i * static_cast<size_t>(page_bytes),
-                                          static_cast<size_t>(page_bytes));
-    };
     for (size_t i = 0; i < items.size(); ++i) {
-        parts.push_back({header(i).data(), header(i).size()});
+        parts.push_back({headers[i].data(), headers[i].size()});
         parts.push_back({items[i].bytes.data(), items[i].bytes.size()});
-        if (padding > 0) parts.push_back({unused.data(), padding});
+        if (padding > 0) parts.push_back({unused[0].data(), padding});
     }
     const bool read =
-        file.get() >= 0 && read_all(*io_, file.get(), parts, record_offset(options_.shape, first.record));
+        file.get() >= 0 && read_large(*io_, file.get(), parts, record_offset(options_.shape, first.record));
     const bool gone = !read && (errno == ENOENT || errno == 0);  // deleted, or cut off, by somebody else
     size_t good = 0;
     for (; good < items.size(); ++good) {
         Get& item = items[good];
         item.outcome = !read ? (gone ? Get::Outcome::missing : Get::Outcome::failed)
-                             : judge_record(options_.shape, header(good), item);
+                             : judge_record(options_.shape, headers[good], item);
         if (item.outcome != Get::Outcome::ok) break;
     }
     const std::lock_guard lock(mutex_);

@@ -13,8 +13,9 @@
 
 namespace deepinfer::store {
 
-enum class Fault { none, error, no_space, half, flipped_bit, die_before, die_half, die_after };
-constexpr std::array all_errors{Fault::error, Fault::no_space, Fault::half, Fault::flipped_bit};
+enum class Fault { none, error, no_space, invalid, half, flipped_bit, die_before, die_half, die_after };
+constexpr std::array all_errors{Fault::error, Fault::no_space, Fault::invalid, Fault::half,
+                                Fault::flipped_bit};
 constexpr std::array all_deaths{Fault::die_before, Fault::die_half, Fault::die_after};
 
 class FaultyIo final : public FileIo {
@@ -22,6 +23,9 @@ class FaultyIo final : public FileIo {
     // The fault happens at call number `at`, counted from 0; -1: never.
     void arm(Fault fault, int at) { fault_ = fault, at_ = at, calls_ = 0; }
     int calls() const { return calls_; }
+    // Whether anything is in memory already.
+    void set_cached(bool cached) { cached_ = cached; }
+    int direct_reads() const { return direct_reads_; }
 
     int open(const char* path, int flags, mode_t mode) override {
         return around([&] { return FileIo::open(path, flags, mode); });
@@ -37,6 +41,13 @@ class FaultyIo final : public FileIo {
         }
         if (fault == Fault::die_half || fault == Fault::die_after) ::_exit(9);
         return done;
+    }
+    int in_memory(int descriptor, int64_t offset, int64_t bytes) override {
+        return around([&] { return cached_ ? FileIo::in_memory(descriptor, offset, bytes) : 0; });
+    }
+    int set_direct(int descriptor, bool on) override {
+        direct_reads_ += on;
+        return around([&] { return FileIo::set_direct(descriptor, on); });
     }
     ssize_t pwritev(int descriptor, const iovec* parts, int count, int64_t offset) override {
         const Fault fault = next();
@@ -82,8 +93,8 @@ class FaultyIo final : public FileIo {
     Fault next() { return calls_++ == at_ ? fault_.load() : Fault::none; }
     static bool fails(Fault fault) {
         if (fault == Fault::die_before) ::_exit(9);
-        if (fault != Fault::error && fault != Fault::no_space) return false;
-        errno = fault == Fault::error ? EIO : ENOSPC;
+        if (fault != Fault::error && fault != Fault::no_space && fault != Fault::invalid) return false;
+        errno = fault == Fault::error ? EIO : fault == Fault::no_space ? ENOSPC : EINVAL;
         return true;
     }
     template <class Call>
@@ -96,7 +107,8 @@ class FaultyIo final : public FileIo {
     }
 
     std::atomic<Fault> fault_{Fault::none};
-    std::atomic<int> at_{-1}, calls_{0};
+    std::atomic<int> at_{-1}, calls_{0}, direct_reads_{0};
+    std::atomic<bool> cached_{true};
 };
 
 }  // namespace deepinfer::store

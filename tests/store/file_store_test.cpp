@@ -201,48 +201,95 @@ TEST(FileStore, AFlippedBitIsAMiss) {
 // Every call fails once, in every way. What put() called stored is readable now and later; nothing else is wrong.
 TEST(FileStore, AnyCallMayFail) {
     const TestBlocks blocks(test_shape(), 1, 24);
-    for (const Fault fault : all_errors) {
-        int triggered = 0;
-        for (int at = 0;; ++at) {
-            const Folder folder;
-            FileStoreOptions options = options_for(folder);
-            options.sync = true;
-            options.budget_bytes = 600'000;
-            const auto io = std::make_shared<FaultyIo>();
-            options.io = io;
-            io->arm(fault, at);
-            auto opened = open_file_store(options);
-            ASSERT_TRUE(opened.ok());
-            std::vector<size_t> there;
-            for (size_t i = 0; i < 24; i += 3) {
-                const auto outcomes = put(**opened, blocks.puts(i, 3));
-                for (size_t k = 0; k < 3; ++k) {
-                    if (outcomes[k] == Put::Outcome::stored) {
-                        there.push_back(i + k);
-                    } else {
-                        EXPECT_EQ((*opened)->find({&blocks.keys[i + k], 1}, soon()), 0u);
+    for (const bool cached : {true, false})
+        for (const Fault fault : all_errors) {
+            int triggered = 0;
+            for (int at = 0;; ++at) {
+                const Folder folder;
+                FileStoreOptions options = options_for(folder);
+                options.sync = true;
+                options.budget_bytes = 600'000;
+                const auto io = std::make_shared<FaultyIo>();
+                options.io = io;
+                io->set_cached(cached);
+                io->arm(fault, at);
+                auto opened = open_file_store(options);
+                ASSERT_TRUE(opened.ok());
+                std::vector<size_t> there;
+                for (size_t i = 0; i < 24; i += 3) {
+                    const auto outcomes = put(**opened, blocks.puts(i, 3));
+                    for (size_t k = 0; k < 3; ++k) {
+                        if (outcomes[k] == Put::Outcome::stored) {
+                            there.push_back(i + k);
+                        } else {
+                            EXPECT_EQ((*opened)->find({&blocks.keys[i + k], 1}, soon()), 0u);
+                        }
                     }
+                    get(**opened, blocks, i, 3);  // right or not at all
                 }
-                get(**opened, blocks, i, 3);  // right or not at all
+                const bool reached = io->calls() > at;
+                opened->reset();
+                const bool at_end = !reached && io->calls() <= at;
+                options.io = nullptr;
+                const auto again = open(options);
+                size_t readable_again = 0;
+                for (const size_t i : there) readable_again += readable(*again, blocks, i, 1);
+                // One block may be lost to a fault in reading, or to a bit flipped on the way to the disk; a segment to a fault at
+                // its end.
+                if (again->stats().evicted_total == 0 && fault != Fault::flipped_bit) {
+                    EXPECT_GE(readable_again + 9, there.size()) << at;
+                }
+                if (at_end) break;
+                ++triggered;
+                ASSERT_LT(at, 1000);
             }
-            const bool reached = io->calls() > at;
-            opened->reset();
-            const bool at_end = !reached && io->calls() <= at;
-            options.io = nullptr;
-            const auto again = open(options);
-            size_t readable_again = 0;
-            for (const size_t i : there) readable_again += readable(*again, blocks, i, 1);
-            // One block may be lost to a fault in reading, or to a bit flipped on the way to the disk; a segment to a fault at
-            // its end.
-            if (again->stats().evicted_total == 0 && fault != Fault::flipped_bit) {
-                EXPECT_GE(readable_again + 9, there.size()) << at;
-            }
-            if (at_end) break;
-            ++triggered;
-            ASSERT_LT(at, 1000);
+            EXPECT_GT(triggered, 12);
         }
-        EXPECT_GT(triggered, 12);
-    }
+}
+
+// Blocks that lie as the disk wants them, into memory that does, with and without what the page cache has; every call fails once.
+TEST(FileStore, ReadsStraightFromTheDisk) {
+    const Folder folder;
+    FileStoreOptions options = options_for(folder);
+    options.shape = test_shape(1, 3, 8192);
+    options.segment_bytes = 1'000'000;
+    const size_t size = options.shape.block_bytes;
+    const TestBlocks blocks(options.shape, 1, 6);
+    EXPECT_EQ(stored(*open(options), blocks.puts(0, 6)), 6u);
+    const auto io = std::make_shared<FaultyIo>();
+    options.io = io;
+    const auto store = open(options);
+    const std::unique_ptr<uint8_t, decltype(&std::free)> memory(
+        static_cast<uint8_t*>(std::aligned_alloc(4096, 6 * size)), &std::free);
+    const auto read = [&] {
+        std::vector<Get> items;
+        for (size_t i = 0; i < 6; ++i)
+            items.push_back({blocks.keys[i], blocks.tokens_of(i), {memory.get() + i * size, size}});
+        store->get(items, soon());
+        size_t good = 0;
+        while (good < 6 && items[good].outcome == Get::Outcome::ok) {
+            EXPECT_TRUE(std::ranges::equal(items[good].bytes, blocks.bytes[good]));
+            ++good;
+        }
+        return good;
+    };
+    EXPECT_EQ(read(), 6u);
+    EXPECT_EQ(io->direct_reads(), 0);  // all is in memory
+    io->set_cached(false);
+    EXPECT_EQ(read(), 6u);
+    EXPECT_EQ(io->direct_reads(), 1);
+    // Calls: open, in_memory, then preadv; or set_direct and preadv.
+    for (const bool cached : {true, false})
+        for (const Fault fault : {Fault::error, Fault::invalid, Fault::half})
+            for (int at = 0; at < 4; ++at) {
+                io->set_cached(cached);
+                io->arm(fault, at);
+                const bool opens = at > 0 || fault == Fault::half;
+                const bool reads = at != (cached ? 2 : 3) || fault == Fault::half ||
+                                   (!cached && fault == Fault::invalid);  // then without O_DIRECT
+                EXPECT_EQ(read(), opens && reads ? 6u : 0u)
+                    << cached << ' ' << static_cast<int>(fault) << ' ' << at;
+            }
 }
 
 // Segments that fill, and are made durable, within one call: what could not be is not said to be stored.
