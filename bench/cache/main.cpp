@@ -272,7 +272,7 @@ void print(const Options& options, int32_t blocks, const Counts& c, const Bench&
                              {"unlimited", share(c.ideal, c.prompt)},
                              {"of_unlimited", share(c.cached, c.ideal)},
                              {"most_blocks_missed", c.most_missed},
-                             {"evicted", bench.stats().cache_evictions_total},
+                             {"evicted", bench.stats().cache.evicted_total},
                              {"seconds", seconds}};
     if (c.trace_blocks > 0) line["of_512_token_blocks"] = share(c.trace_hits, c.trace_blocks);
     std::cout << boost::json::serialize(line) << std::endl;

@@ -15,7 +15,9 @@
 
 #include "base/result.h"
 #include "base/token.h"
+#include "engine/cache_misses.h"
 #include "engine/sampling_params.h"
+#include "kv/prefix_cache.h"
 #include "kv/retention.h"
 #include "store/block_store.h"
 
@@ -51,6 +53,7 @@ struct Finish {
     int32_t prompt_tokens = 0;
     int32_t cached_tokens = 0;                         // prompt tokens whose computation was reused
     std::array<int32_t, most_stores> loaded_tokens{};  // of these, those that came from each store
+    CacheMisses misses{};                              // of the others, why
     int32_t completion_tokens = 0;
     // Seconds until the first rows were computed, from there to the first token, and from there to the end; what was not
     // reached is 0.
@@ -106,7 +109,8 @@ struct EngineStats {
     int32_t blocks_kept = 0;  // of the free ones, those that hold a prefix that may be used again
     // Prompt tokens of requests that began: all, and those whose blocks were there.
     uint64_t cache_queries_total = 0, cache_hits_total = 0;
-    uint64_t cache_evictions_total = 0;    // blocks that made room for others
+    std::array<uint64_t, cache_miss_names.size()> cache_misses_total{};  // the others by CacheMiss
+    kv::PrefixCache::Stats cache;                                        // of the pool's blocks
     double cache_seconds_saved_total = 0;  // what computing the tokens that were there would have taken
     uint64_t cache_lookups_total = 0,
              cache_lookups_empty_total = 0;  // in the stores, and those that found nothing

@@ -244,6 +244,7 @@ void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, E
     end.prompt_tokens = s.prompt_tokens;
     end.cached_tokens = s.cached_tokens;
     if (s.cached_tokens > 0) end.loaded_tokens = s.loaded_tokens;  // else it never began
+    end.misses = s.misses;
     end.completion_tokens = s.generated();
     end.error = std::move(error);
     const Clock::time_point now = Clock::now();
@@ -325,7 +326,7 @@ void LocalEngine::tell() {
     counters_.blocks_total = blocks_.total();
     counters_.blocks_free = prefixes_.available();
     counters_.blocks_kept = blocks_.kept();
-    counters_.cache_evictions_total = prefixes_.cache().stats().evicted_total;
+    counters_.cache = prefixes_.cache().stats();
     counters_.estimated_wait = estimated_wait();
     mailbox_.publish(counters_, throughput_.seconds_per_request());
     for (const Ended& e : std::exchange(ended_, {})) e.listener->on_finish(e.choice, e.finish);

@@ -126,6 +126,9 @@ void LocalEngine::start(Sequence& s) {
     counters_.cache_queries_total += static_cast<uint64_t>(s.prompt_tokens);
     counters_.cache_hits_total += static_cast<uint64_t>(s.cached_tokens);
     counters_.prompt_tokens_total += static_cast<uint64_t>(s.cached_tokens);
+    s.misses = prefixes_.misses(s);
+    for (size_t why = 0; why < s.misses.size(); ++why)
+        counters_.cache_misses_total[why] += static_cast<uint64_t>(s.misses[why]);
     stored_.started(s);
     if (s.cached_tokens == 0) return;
     const Chunk cached{s.cached_tokens, 0, 0};

@@ -61,6 +61,25 @@ void PrefixSharing::admit(Sequence& s) {
     s.counted = s.cached_tokens;
 }
 
+CacheMisses PrefixSharing::misses(const Sequence& s) const {
+    CacheMisses result{};
+    if (!enabled_) return result;
+    int32_t rest = s.prompt_tokens - s.cached_tokens;
+    if (wants_scores(s)) {
+        of(result, CacheMiss::prompt_logprobs) = rest;
+        return result;
+    }
+    // Of its full blocks, those that a store had and did not give come first.
+    const int32_t first = s.cached_tokens / kv::block_tokens;
+    const auto add = [&](CacheMiss why) { of(result, why) += kv::block_tokens, rest -= kv::block_tokens; };
+    for (int32_t i = first; i < s.usable; ++i)
+        add(i < first + s.not_loaded                                ? s.why_not_loaded
+            : cache_.evicted_lately(s.keys[static_cast<size_t>(i)]) ? CacheMiss::evicted
+                                                                    : CacheMiss::fresh);
+    of(result, CacheMiss::tail) = rest;
+    return result;
+}
+
 PrefixSharing::Published PrefixSharing::publish(Sequence& s, int32_t computed) {
     Published result;
     const int32_t full = computed / kv::block_tokens;

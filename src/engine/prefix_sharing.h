@@ -36,6 +36,8 @@ class PrefixSharing {
     void hold_back_twins(const std::deque<SequencePtr>& waiting) const;
     // Blocks that admitting a waiting sequence takes from available(), though they are found.
     int32_t revived(const Sequence& s) const { return cache_.unreferenced(prefix(s), s.found); }
+    // Of a sequence that begins: why the tokens of its prompt that are not cached are not. Nothing without a cache.
+    CacheMisses misses(const Sequence& s) const;
     // Gives an admitted sequence the blocks that were found, and the right to compute the others.
     void admit(Sequence& s);
     struct Entered {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/cache_misses.h"
 #include "engine/engine.h"
 #include "engine/scheduler.h"
 #include "engine/token_history.h"
@@ -40,13 +41,16 @@ struct Sequence {
     int32_t claimed = 0;             // while it runs: up to which others wait for it
     bool held = false;               // while it waits: another sequence computes what it needs next
     int32_t cached_tokens = 0;       // of the prompt, that were there when it began
+    CacheMisses misses{};            // why the others were not
     std::array<int32_t, most_stores> loaded_tokens{};  // of these, that came from a store
     kv::Retention retention = kv::Retention::chat;
     uint64_t tenant_hash = 0;  // for the stores' budgets
     // The search in the stores, while it waits (stored_prefixes.h).
     enum class Search : uint8_t { none, looking, located, loading, done } search = Search::none;
-    uint64_t ticket = 0;              // of the search
-    int32_t searched_from = 0;        // block that it began with
+    uint64_t ticket = 0;        // of the search
+    int32_t searched_from = 0;  // block that it began with
+    int32_t not_loaded = 0;     // blocks that a store has and that were not loaded
+    CacheMiss why_not_loaded = CacheMiss::late;
     std::vector<kv::BlockId> tails;   // one for each further choice, from admission until they start
     double service = 0;               // estimated seconds to compute what is left of the prompt, alone
     uint64_t last_step = 0;           // the last step that has rows of it

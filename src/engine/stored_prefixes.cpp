@@ -93,6 +93,8 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
     const double compute = seconds_to_compute(s->found, wanted);
     if (located.seconds > compute / 2) {
         ++counters_.cache_loads_not_worth_total;
+        s->not_loaded = wanted;
+        s->why_not_loaded = CacheMiss::not_worth;
         return false;
     }
     if (loads_.size() >= most_loads) return true;
@@ -102,6 +104,8 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
     const bool fits = first == s->found && room >= wanted;
     if (!fits && (others_run || room <= 0 || first != s->found)) {
         for (kv::BlockId block : table) pool_.release(block);
+        s->not_loaded = wanted;
+        s->why_not_loaded = CacheMiss::no_room;
         return others_run && first == s->found;
     }
     BlockTransfer::Load order;
@@ -125,7 +129,8 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
                                                      order.keys.size() * kv::block_tokens);
     order.tokens.assign(tokens.begin(), tokens.end());
     s->search = Sequence::Search::loading;
-    loads_.emplace(s->ticket, Loading{s, std::move(table), static_cast<size_t>(first), order.runs});
+    loads_.emplace(s->ticket, Loading{s, std::move(table), static_cast<size_t>(first), order.runs, 0, 0,
+                                      std::max(wanted - room, 0)});
     located_.erase(s->ticket);
     transfer_->load(std::move(order));
     return true;
@@ -156,7 +161,12 @@ void StoredPrefixes::loaded(Loading& l, int32_t blocks) {
 
 void StoredPrefixes::ended(Loading& l, store::Get::Outcome outcome) {
     for (kv::BlockId block : l.table) pool_.release(block);  // those in the cache stay there
-    l.sequence->search = Sequence::Search::done;
+    Sequence& s = *l.sequence;
+    s.search = Sequence::Search::done;
+    s.not_loaded = static_cast<int32_t>(l.table.size() - l.ready) + l.left_out;
+    s.why_not_loaded = outcome == store::Get::Outcome::ok     ? CacheMiss::no_room
+                       : outcome == store::Get::Outcome::late ? CacheMiss::late
+                                                              : CacheMiss::failed;
     if (outcome == store::Get::Outcome::late) ++counters_.cache_loads_late_total;
     if (outcome == store::Get::Outcome::damaged || outcome == store::Get::Outcome::failed)
         ++counters_.cache_loads_failed_total;

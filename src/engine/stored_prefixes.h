@@ -61,6 +61,7 @@ class StoredPrefixes {
         std::vector<BlockTransfer::Run> runs;
         size_t run = 0;
         int32_t in_run = 0;
+        int32_t left_out = 0;  // blocks for which the pool has no room
     };
 
     void look_up(const SequencePtr& s);

@@ -2,8 +2,14 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace deepinfer::kv {
+
+namespace {
+using Clock = std::chrono::steady_clock;
+double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+}  // namespace
 
 const PrefixCache::Entry* PrefixCache::find(const Prefix& prefix, size_t i) const {
     const auto found = entries_.find(prefix.keys[i]);
@@ -60,6 +66,7 @@ BlockId PrefixCache::publish(const Prefix& prefix, int32_t index, std::span<cons
     entry.parent = parent;
     entry.block = block;
     entry.seconds = seconds_to_compute;
+    entry.entered_at = entry.used_at = Clock::now();
     std::ranges::copy(prefix.block(i), entry.tokens.begin());
     set_value(entry);
     if (parent && parent->children++ == 0) leaves_.erase(parent);
@@ -74,6 +81,8 @@ BlockId PrefixCache::publish(const Prefix& prefix, int32_t index, std::span<cons
 }
 
 void PrefixCache::use(Entry& entry) {
+    const Clock::time_point now = Clock::now();
+    stats_.reuse_gap.add(seconds(now - std::exchange(entry.used_at, now)));
     const bool leaf = entry.children == 0;
     if (leaf) leaves_.erase(&entry);
     set_value(entry);
@@ -87,11 +96,23 @@ BlockId PrefixCache::allocate() {
             leaves_, [this](const Entry* entry) { return pool_.references(entry->block) == 0; });
         assert(victim != leaves_.end());
         floor_ = std::max(floor_, (*victim)->value);
-        ++stats_.evicted_total;
-        stats_.evicted_seconds_total += (*victim)->seconds;
+        note_eviction(**victim);
         evict(**victim);
     }
     return pool_.allocate();
+}
+
+void PrefixCache::note_eviction(const Entry& entry) {
+    const Clock::time_point now = Clock::now();
+    ++stats_.evicted_total;
+    stats_.evicted_seconds_total += entry.seconds;
+    stats_.lifetime.add(seconds(now - entry.entered_at));
+    stats_.idle.add(seconds(now - entry.used_at));
+    if (!gone_.insert(entry.key).second) return;
+    gone_order_.push_back(entry.key);
+    if (gone_order_.size() <= 2 * static_cast<size_t>(pool_.total())) return;
+    gone_.erase(gone_order_.front());
+    gone_order_.pop_front();
 }
 
 void PrefixCache::evict(Entry& entry) {

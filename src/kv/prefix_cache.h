@@ -11,12 +11,16 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <set>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "base/duration_histogram.h"
 #include "base/token.h"
 #include "kv/block_key.h"
 #include "kv/block_pool.h"
@@ -62,6 +66,8 @@ class PrefixCache {
     int32_t available() const { return pool_.free() + pool_.kept(); }
     // A free block, if need be one that is not worth keeping; -1 if there is none.
     BlockId allocate();
+    // It was here and made room, not long ago: less than twice as many blocks as the pool has left since.
+    bool evicted_lately(const BlockKey& key) const { return gone_.contains(key); }
     // Forgets all blocks; those that are referenced are their owners' alone from then on.
     void clear();
 
@@ -70,6 +76,9 @@ class PrefixCache {
         uint64_t entered_total = 0;
         uint64_t evicted_total = 0;
         double evicted_seconds_total = 0;  // what computing these again would take
+        DurationHistogram lifetime;        // of blocks that made room, since they entered
+        DurationHistogram idle;            // of these, since they were used last
+        DurationHistogram reuse_gap;       // from one use to the next
     };
     const Stats& stats() const { return stats_; }
     // Walks everything; a message for the first thing that is wrong, or empty. For tests.
@@ -83,6 +92,7 @@ class PrefixCache {
         int32_t children = 0;
         double seconds = 0, value = 0;
         uint64_t used = 0;  // when, in uses of any
+        std::chrono::steady_clock::time_point entered_at, used_at;
         std::array<TokenId, block_tokens> tokens{};
     };
     struct ByValue {
@@ -99,12 +109,15 @@ class PrefixCache {
     void use(Entry& entry);
     void set_value(Entry& entry) { entry.value = floor_ + entry.seconds, entry.used = ++uses_; }
     void evict(Entry& entry);
+    void note_eviction(const Entry& entry);
 
     BlockPool& pool_;
     std::unordered_map<BlockKey, Entry, BlockKeyHash> entries_;
-    std::set<Entry*, ByValue> leaves_;  // entries without children
-    std::vector<Entry*> owners_;        // by block
-    double floor_ = 0;                  // value of the block that left last
+    std::set<Entry*, ByValue> leaves_;                 // entries without children
+    std::vector<Entry*> owners_;                       // by block
+    double floor_ = 0;                                 // value of the block that left last
+    std::unordered_set<BlockKey, BlockKeyHash> gone_;  // those that made room last
+    std::deque<BlockKey> gone_order_;                  // the same, the longest gone first
     uint64_t uses_ = 0;
     Stats stats_;
 };

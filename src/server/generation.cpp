@@ -289,6 +289,7 @@ void Generation::take_token(Choice& choice, const engine::SampledToken& token) {
 
 void Generation::count_cached(const engine::Finish& finish) {
     usage_.cached_tokens += finish.cached_tokens;
+    for (size_t why = 0; why < misses_.size(); ++why) misses_[why] += finish.misses[why];
     if (std::ranges::all_of(finish.loaded_tokens, [](int32_t tokens) { return tokens == 0; })) return;
     const std::vector<engine::TierStats> tiers = model_->engine->stats().tiers;
     for (size_t i = 0; i < tiers.size(); ++i)
@@ -408,7 +409,23 @@ HttpResponse Generation::response() const {
         if (wants_logprobs()) answer.logprobs = choice->fresh_logprobs;
         deltas.push_back(std::move(answer));
     }
-    return {.body = api::response_body(header_, deltas, usage_, prompt_logprobs_)};
+    return {.body = api::response_body(header_, deltas, usage_, prompt_logprobs_),
+            .headers = {{"Cache-Status", cache_status()}}};
+}
+
+// As RFC 9211 has it, with tokens of the prompt as parameters: where the cached ones came from, why the others were computed.
+std::string Generation::cache_status() const {
+    std::string text = usage_.cached_tokens > 0 ? "deepinfer; fwd=partial" : "deepinfer; fwd=miss";
+    const auto add = [&](std::string_view name, int64_t tokens) {
+        if (tokens > 0) text.append("; ").append(name).append("=").append(std::to_string(tokens));
+    };
+    int64_t memory = usage_.cached_tokens;
+    for (const auto& [name, tokens] : usage_.loaded_tokens) memory -= tokens;
+    add("prompt", usage_.prompt_tokens);
+    add("memory", memory);
+    for (const auto& [name, tokens] : usage_.loaded_tokens) add(name, tokens);
+    for (size_t why = 0; why < misses_.size(); ++why) add(engine::cache_miss_names[why], misses_[why]);
+    return text;
 }
 
 }  // namespace deepinfer::server

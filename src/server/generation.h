@@ -60,6 +60,7 @@ class Generation {
     void give_up(std::atomic<uint64_t> Metrics::* reason) { reason_ = reason; }
 
   private:
+    std::string cache_status() const;
     struct Mailbox;
     struct Choice;
 
@@ -96,6 +97,7 @@ class Generation {
     bool ended_ = false;
     std::optional<api::ApiError> error_;
     api::Usage usage_;
+    engine::CacheMisses misses_{};
     Clock::time_point start_ = Clock::now();
     std::atomic<uint64_t> Metrics::* reason_ = &Metrics::cancelled_disconnect;
 };

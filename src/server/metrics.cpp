@@ -67,6 +67,10 @@ void print_histogram(std::string& out, const char* name, const char* help, std::
     sample(out, (base + "_count").c_str(), "", static_cast<double>(total));
 }
 
+void durations(std::string& out, const char* name, const char* help, const DurationHistogram& histogram) {
+    print_histogram(out, name, help, DurationHistogram::bounds, histogram.counts, histogram.sum);
+}
+
 }  // namespace
 
 void Histogram::record(double value) {
@@ -160,8 +164,19 @@ std::string Metrics::print(const engine::Engine* engine) const {
                 stats.cache_queries_total);
         counter(out, "prefix_cache_hits_total", "Of these, tokens that were computed before and found again.",
                 stats.cache_hits_total);
+        head(out, "prefix_cache_misses_total", "The other ones, by why they had to be computed.", "counter");
+        for (size_t why = 0; why < stats.cache_misses_total.size(); ++why)
+            sample(out, "prefix_cache_misses_total",
+                   "{reason=\"" + std::string(engine::cache_miss_names[why]) + "\"}",
+                   static_cast<double>(stats.cache_misses_total[why]));
         counter(out, "prefix_cache_evictions_total", "Blocks that made room for others.",
-                stats.cache_evictions_total);
+                stats.cache.evicted_total);
+        durations(out, "kv_block_lifetime_seconds", "Of blocks that made room, since they were computed.",
+                  stats.cache.lifetime);
+        durations(out, "kv_block_idle_before_evict_seconds", "Of these, since they were used last.",
+                  stats.cache.idle);
+        durations(out, "kv_block_reuse_gap_seconds", "From one use of a block to the next.",
+                  stats.cache.reuse_gap);
         gauge(out, "prefix_cache_blocks", "Blocks that no request uses and that may be found again.",
               stats.blocks_kept);
         head(out, "prefix_cache_saved_seconds_total",

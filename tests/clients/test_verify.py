@@ -1,4 +1,7 @@
-"""`deepinfer verify`: the same answers, to the bit, whatever the caches do; and `deepinfer cache` on what it leaves."""
+"""`deepinfer verify`: the same answers, to the bit, whatever the caches do; and `deepinfer cache` on what it leaves.
+
+K08; with gemma3, whose layers have windows, K02.
+"""
 
 import os
 import pathlib

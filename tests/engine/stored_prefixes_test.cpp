@@ -1,6 +1,7 @@
 // What the engine does with stores behind its pool: blocks outlive it, answers never depend on what a store does.
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 #include "support/engine_bench.h"
@@ -54,6 +55,8 @@ Finish run(EngineBench& bench, const Request& request) {
         EXPECT_EQ(record.tokens[0][i].token, want.tokens[i].token) << i;
     return *record.ends[0];
 }
+
+int32_t missed(Finish end, CacheMiss why) { return of(end.misses, why); }
 
 TEST(StoredPrefixes, ANewEngineFindsWhatAnEarlierOneComputedPromptAndAnswer) {
     auto contents = std::make_shared<MapStoreContents>();
@@ -124,6 +127,8 @@ TEST(StoredPrefixes, ADamagedOrUnreadableBlockEndsTheHitBeforeIt) {
         EXPECT_LT(end.cached_tokens, 20 * block);
         EXPECT_EQ(end.cached_tokens % block, 0);
         EXPECT_EQ(bench->engine->stats().cache_loads_failed_total, 1u);
+        EXPECT_EQ(missed(end, CacheMiss::failed), 20 * block - end.cached_tokens);
+        EXPECT_EQ(missed(end, CacheMiss::tail), 1);
         EXPECT_TRUE(bench->quiet());
     }
 }
@@ -140,6 +145,7 @@ TEST(StoredPrefixes, ALoadThatIsLateIsCutOffAndTheRestIsComputed) {
     EXPECT_GT(end.cached_tokens, 0);
     EXPECT_LT(end.cached_tokens, 20 * block);
     EXPECT_EQ(bench->engine->stats().cache_loads_late_total, 1u);
+    EXPECT_EQ(missed(end, CacheMiss::late), 20 * block - end.cached_tokens);
     // Now the store is known to be slow: a load that takes longer than computing is not begun.
     const Request other = prompt_of(20 * block + 1, 5);
     EXPECT_TRUE(bench->quiet());
@@ -155,8 +161,11 @@ TEST(StoredPrefixes, ASlowStoreIsNotAskedWhenComputingIsQuicker) {
     }
     contents->delay_us = 60'000;  // a block, which takes 64 ms to compute
     const auto bench = make_bench({contents});
-    for (const Request& request : requests) run(*bench, request);
-    EXPECT_GT(bench->engine->stats().cache_loads_not_worth_total, 0u);
+    int32_t not_worth = 0;
+    for (const Request& request : requests) not_worth += missed(run(*bench, request), CacheMiss::not_worth);
+    const uint64_t loads = bench->engine->stats().cache_loads_not_worth_total;
+    EXPECT_GT(loads, 0u);
+    EXPECT_EQ(not_worth, static_cast<int32_t>(loads) * 4 * block);
 }
 
 TEST(StoredPrefixes, OthersRunWhileBlocksAreLoaded) {
@@ -228,6 +237,30 @@ TEST(StoredPrefixes, CancelledWhileItsBlocksAreLoaded) {
     EXPECT_TRUE(bench->quiet());
 }
 
+// Without a store, what left the pool is known to have been there.
+TEST(StoredPrefixes, WhyNothingWasFound) {
+    const auto bench = make_bench({}, 24);
+    EXPECT_EQ(missed(run(*bench, prompt_of(16 * block + 3, 30)), CacheMiss::fresh), 16 * block);
+    EXPECT_EQ(missed(run(*bench, prompt_of(16 * block + 3, 30)), CacheMiss::tail), 3);
+    run(*bench, prompt_of(16 * block + 3, 31));
+    Finish end = run(*bench, prompt_of(16 * block + 3, 30));
+    EXPECT_EQ(end.cached_tokens + missed(end, CacheMiss::evicted), 16 * block);
+    EXPECT_GT(missed(end, CacheMiss::evicted), 0);
+    Request scored = prompt_of(16 * block + 3, 30);
+    scored.sampling.prompt_logprobs = 0;
+    scored.sampling.top_logprobs = 0;
+    EXPECT_EQ(missed(run(*bench, scored), CacheMiss::prompt_logprobs), 16 * block + 3);
+    const kv::PrefixCache::Stats stats = bench->engine->stats().cache;
+    const auto count = [](const DurationHistogram& h) {
+        return std::accumulate(h.counts.begin(), h.counts.end(), uint64_t{0});
+    };
+    EXPECT_GT(stats.evicted_total, 0u);
+    EXPECT_EQ(count(stats.lifetime), stats.evicted_total);
+    EXPECT_EQ(count(stats.idle), stats.evicted_total);
+    EXPECT_GE(count(stats.reuse_gap), 16u);
+    EXPECT_LE(stats.idle.sum, stats.lifetime.sum);
+}
+
 // A pool smaller than the prompts: each leaves it before the next one comes back, and comes back from the store.
 TEST(StoredPrefixes, WhatThePoolCannotHoldComesBackWhole) {
     auto contents = std::make_shared<MapStoreContents>();
@@ -239,7 +272,7 @@ TEST(StoredPrefixes, WhatThePoolCannotHoldComesBackWhole) {
             ASSERT_TRUE(bench->quiet());
         }
     const EngineStats stats = bench->engine->stats();
-    EXPECT_GT(stats.cache_evictions_total, 100u);
+    EXPECT_GT(stats.cache.evicted_total, 100u);
     EXPECT_EQ(stats.cache_writes_dropped_total, 0u);
 }
 

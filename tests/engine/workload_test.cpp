@@ -194,7 +194,7 @@ TEST(Workload, AThousandRandomOnesAnswerAsEachRequestAlone) {
         ASSERT_TRUE(bench.quiet()) << "workload " << w;
         preemptions += bench.engine->stats().preemptions_total;
         hits += bench.engine->stats().cache_hits_total;
-        evictions += bench.engine->stats().cache_evictions_total;
+        evictions += bench.engine->stats().cache.evicted_total;
         ASSERT_EQ(told_hits, hits) << "workload " << w;
         for (const TierStats& tier : bench.engine->stats().tiers) loaded += tier.hits_total;
         ASSERT_EQ(told_loaded, loaded) << "workload " << w;

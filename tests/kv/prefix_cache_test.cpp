@@ -134,7 +134,7 @@ TEST(PrefixCache, BlocksInUseDoNotLeave) {
     EXPECT_EQ(cache.match(text.prefix()), 2);
 }
 
-// A hash that is known to collide must not give anybody's block to anybody.
+// K22: a hash that is known to collide must not give anybody's block to anybody.
 TEST(PrefixCache, EqualKeysOfOtherTokensAreNotTrusted) {
     BlockPool pool = pool_of(64);
     PrefixCache cache(pool);

@@ -114,10 +114,36 @@ TEST(PrefixCache, MetricsAreTheSumOfTheAnswers) {
         EXPECT_LT(answer.cached, answer.prompt);
     }
     ASSERT_TRUE(soon([&] { return metric(served, "kv_cache_usage_perc") == 0; }));
+    int64_t missed = 0;
+    for (const uint64_t tokens : served.engine->stats().cache_misses_total)
+        missed += static_cast<int64_t>(tokens);
+    EXPECT_EQ(missed, prompt - cached);
+    EXPECT_GT(metric(served, "prefix_cache_misses_total{reason=\"evicted\"}"), 0);
     EXPECT_EQ(metric(served, "prefix_cache_queries_total"), static_cast<double>(prompt));
     EXPECT_EQ(metric(served, "prefix_cache_hits_total"), static_cast<double>(cached));
     EXPECT_EQ(metric(served, "prompt_tokens_total"), static_cast<double>(prompt));
     EXPECT_GT(cached, 0);
+}
+
+// K04: whatever names a conversation changes nothing of what is found.
+TEST(PrefixCache, HintsDoNotLowerWhatIsFound) {
+    HashServer served(100, {}, 0ms);
+    ask(served, completion(text(700, 9)));
+    for (const char* hint : {R"("max_tokens":4,"user":"somebody")", R"("max_tokens":4,"seed":3)",
+                             R"("max_tokens":4,"prompt_cache_retention":"agent")",
+                             R"("max_tokens":4,"prompt_cache_retention":"none")"})
+        EXPECT_EQ(ask(served, completion(text(700, 9), hint)).cached, 640) << hint;
+}
+
+TEST(PrefixCache, AHeaderSaysWhatWasFoundAndWhyTheRestWasNot) {
+    HashServer served(100, {}, 0ms);
+    Client client(served.server->port());
+    for (const char* status : {"fwd=miss; prompt=200; new=192; partial_block=8",
+                               "fwd=partial; prompt=200; memory=192; partial_block=8"}) {
+        const Response response = client.request("POST", "/v1/completions", completion(text(200, 11)));
+        EXPECT_TRUE(response.has(std::string("\r\nCache-Status: deepinfer; ") + status + "\r\n"))
+            << response.head;
+    }
 }
 
 TEST(PrefixCache, FieldsOfRequestsAreChecked) {

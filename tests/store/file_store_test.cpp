@@ -199,6 +199,7 @@ TEST(FileStore, AFlippedBitIsAMiss) {
 }
 
 // Every call fails once, in every way. What put() called stored is readable now and later; nothing else is wrong.
+// K09: what could not be written is never found.
 TEST(FileStore, AnyCallMayFail) {
     const TestBlocks blocks(test_shape(), 1, 24);
     for (const bool cached : {true, false})
