@@ -35,6 +35,7 @@ class RedisServer {
     std::string url(const std::string& who = {}) const {
         return "redis://" + who + "127.0.0.1:" + std::to_string(port_);
     }
+    int port() const { return port_; }
     std::string socket_url() const { return "unix://" + (folder_ / "socket").string(); }
 
     void start() {
@@ -74,7 +75,6 @@ class RedisServer {
     void stop() const { ::kill(process_, SIGSTOP); }  // it stalls, with its connections open
     void go_on() const { ::kill(process_, SIGCONT); }
 
-  private:
     static int free_port() {
         const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
         sockaddr_in address{};
@@ -86,6 +86,8 @@ class RedisServer {
         ::close(fd);
         return ntohs(address.sin_port);
     }
+
+  private:
     static bool connects(int family, const void* address, socklen_t size) {
         const int fd = ::socket(family, SOCK_STREAM, 0);
         const bool yes = ::connect(fd, static_cast<const sockaddr*>(address), size) == 0;
