@@ -290,8 +290,28 @@ TEST(RedisCluster, AnEmptyHostIsTheOneThatSaidIt) {
         });
         const TestBlocks blocks(test_shape(), 13, 2);
         const auto store = open(seed.url() + (map ? ",127.0.0.1:1" : ""));
-        EXPECT_EQ(store->find(blocks.keys, soon()), 2u) << map;
+        const auto begin = Clock::now();
+        for (int i = 0; i < 20; ++i) EXPECT_EQ(store->find(blocks.keys, soon()), 2u) << map;
+        EXPECT_LE(seed.count("CLUSTER"), 1 + (Clock::now() - begin) / 1s) << "once a second";
     }
+}
+
+TEST(RedisCluster, NodesThatDoNotTellTheirHost) {
+    RedisNodes& nodes = shared_nodes();
+    nodes.forget_blocks();
+    const auto endpoint = [&](const char* type) {
+        for (size_t i = 0; i < nodes.size(); ++i)
+            EXPECT_EQ(nodes.text(i, {"CONFIG", "SET", "cluster-preferred-endpoint-type", type}), "OK");
+    };
+    endpoint("unknown-endpoint");
+    const TestBlocks blocks(test_shape(), 17, 20);
+    const auto store = open(nodes.url(0)), other = open(nodes[1].socket_url());
+    EXPECT_EQ(stored(*store, blocks.puts(0, 20)), 20u);
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(readable(*store, blocks, 0, 20), 20u);
+        EXPECT_EQ(readable(*other, blocks, 0, 20), 20u);
+    }
+    endpoint("ip");
 }
 
 TEST(RedisCluster, RedirectionsEnd) {
@@ -345,6 +365,57 @@ TEST(RedisCluster, AServerThatNeverEndsItsReplyIsGivenUp) {
     EXPECT_LT(Clock::now() - begin, 4s);
 }
 
+// What one server does not answer, or how long it takes to connect to it, does not cost what another one replies.
+TEST(RedisCluster, PipelinesAreAnsweredAtTheSameTime) {
+    FakeRedis silent([](const FakeRedis::Words&) { return std::string(); });
+    FakeRedis large([](const FakeRedis::Words&) { return bulk(std::string(8 << 20, 'x')); });
+    RedisConnection to_silent(parse_redis_url(silent.url()).value(), 1);
+    RedisConnection to_large(parse_redis_url(large.url()).value(), 1);
+    const RedisCommand command{"GET", "a"};
+    std::vector<RedisPipeline> pipelines(2);
+    pipelines[0] = {&to_silent, {&command}, {}};
+    pipelines[1] = {&to_large, {&command, &command}, {}};
+    const auto begin = Clock::now();
+    RedisConnection::run(pipelines, in(700ms));
+    EXPECT_LT(Clock::now() - begin, 2s);
+    EXPECT_FALSE(pipelines[0].replies[0]);
+    EXPECT_TRUE(pipelines[1].replies[1]);
+}
+
+TEST(RedisCluster, AServerThatDoesNotAcceptCostsOthersNothing) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const where = reinterpret_cast<sockaddr*>(&address);
+    ASSERT_EQ(::bind(listener, where, size), 0);
+    ASSERT_EQ(::listen(listener, 0), 0);
+    ::getsockname(listener, where, &size);
+    std::vector<int> fill;  // its queue; then it answers no more
+    for (int i = 0; i < 4; ++i) {
+        fill.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+        ::connect(fill.back(), where, size);
+    }
+    FakeRedis good([](const FakeRedis::Words&) { return std::string("+OK\r\n"); });
+    RedisAddress full;
+    full.host = "127.0.0.1", full.port = ntohs(address.sin_port);
+    RedisConnection to_full(full, 0.5), to_good(parse_redis_url(good.url()).value(), 1);
+    ASSERT_TRUE(to_good.connect(soon()));
+    const RedisCommand command{"GET", "a"};
+    std::vector<RedisPipeline> pipelines(2);
+    pipelines[0] = {&to_full, {&command}, {}};
+    pipelines[1] = {&to_good, {&command}, {}};
+    const auto begin = Clock::now();
+    RedisConnection::run(pipelines, in(200ms));
+    EXPECT_GT(Clock::now() - begin, 150ms);
+    EXPECT_LT(Clock::now() - begin, 1s);
+    EXPECT_FALSE(pipelines[0].replies[0]);
+    EXPECT_TRUE(pipelines[1].replies[0]);
+    for (const int fd : fill) ::close(fd);
+    ::close(listener);
+}
+
 TEST(RedisCluster, AReplyTooManyIsNotTakenForTheNextOne) {
     FakeRedis node([](const FakeRedis::Words& words) { return "+" + words[1] + "\r\n+more\r\n"; });
     RedisConnection connection(parse_redis_url(node.url()).value(), 1);
@@ -360,13 +431,14 @@ TEST(RedisCluster, AServerWithoutSlotsInItsPlace) {
     std::atomic<bool> cluster = true;
     int gone = RedisServer::free_port();
     FakeRedis seed([&](const FakeRedis::Words& words) {
+        if (cluster && words[0] == "CLUSTER") return array({range(0, 16'383, "127.0.0.1", gone)});
         if (cluster) return "-MOVED 1 127.0.0.1:" + std::to_string(gone) + "\r\n";
         return words[0] == "CLUSTER" ? std::string("-ERR This instance has cluster support disabled\r\n")
                                      : integer(1);
     });
     const TestBlocks blocks(test_shape(), 16, 4);
     const auto store = open(seed.url());
-    EXPECT_EQ(store->find(blocks.keys, soon()), 0u);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(store->find(blocks.keys, soon()), 0u);
     cluster = false;
     std::this_thread::sleep_for(1100ms);
     EXPECT_EQ(store->find(blocks.keys, soon()), 4u);

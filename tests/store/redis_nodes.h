@@ -2,6 +2,7 @@
 #pragma once
 
 #include <hiredis/hiredis.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 
 #include <atomic>
@@ -163,8 +164,11 @@ class FakeRedis {
             std::vector<pollfd> sockets{{listener_, POLLIN, 0}};
             for (const auto& [fd, reader] : clients) sockets.push_back({fd, POLLIN, 0});
             ::poll(sockets.data(), sockets.size(), 5);
-            if (sockets[0].revents != 0)
-                clients[::accept(listener_, nullptr, nullptr)].reset(redisReaderCreate());
+            if (sockets[0].revents != 0) {
+                const int fd = ::accept(listener_, nullptr, nullptr), yes = 1;
+                ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+                clients[fd].reset(redisReaderCreate());
+            }
             for (size_t i = 1; i < sockets.size(); ++i) {
                 const int fd = sockets[i].fd;
                 if (sockets[i].revents == 0 || take(fd, *clients[fd])) continue;
