@@ -73,6 +73,7 @@ class RedisNodes {
         wait([&](size_t i) {
             const std::string info = text(i, {"CLUSTER", "INFO"});
             return info.find("cluster_state:ok") != std::string::npos &&
+                   info.find("cluster_slots_ok:16384") != std::string::npos &&
                    info.find("cluster_known_nodes:" + std::to_string(size())) != std::string::npos;
         });
         for (size_t i = options_.masters; i < size(); ++i) ask(i, {"CLUSTER", "REPLICATE", id(0)});
