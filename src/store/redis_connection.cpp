@@ -15,6 +15,7 @@ namespace deepinfer::store {
 namespace {
 
 constexpr int failures_before_rest = 3;
+constexpr int most_reads = 64;  // of one connection in a row
 constexpr auto rest = std::chrono::seconds(1);
 
 timeval until(Clock::time_point deadline, double most_seconds) {
@@ -97,16 +98,23 @@ bool RedisConnection::send_some() {
     return count >= 0 || for_a_moment(count);
 }
 
-// Sends and receives what can be without waiting. False: the connection has failed.
+// Sends and receives what can be without waiting, not for long: others have their turn. False: the connection has failed.
 bool RedisConnection::advance(RedisPipeline& pipeline, int events) {
     if (!out_.empty() && (events & POLLOUT) != 0 && !send_some()) return false;
     if ((events & ~POLLOUT) == 0) return true;
-    std::array<char, size_t{128} << 10> buffer;
-    const ssize_t count = ::recv(context_->fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (count <= 0) return for_a_moment(count);
-    received_ += static_cast<size_t>(count);
+    std::array<char, size_t{16} << 10> buffer;
+    for (int turn = 0; turn < most_reads && !done(pipeline); ++turn) {
+        const ssize_t count = ::recv(context_->fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+        if (count <= 0) return for_a_moment(count);
+        if (!take({buffer.data(), static_cast<size_t>(count)}, pipeline)) return false;
+    }
+    return true;
+}
+
+bool RedisConnection::take(std::string_view bytes, RedisPipeline& pipeline) {
+    received_ += bytes.size();
     redisReader* reader = context_->reader;
-    if (redisReaderFeed(reader, buffer.data(), static_cast<size_t>(count)) != REDIS_OK) return false;
+    if (redisReaderFeed(reader, bytes.data(), bytes.size()) != REDIS_OK) return false;
     while (!done(pipeline)) {
         void* reply = nullptr;
         if (redisReaderGetReply(reader, &reply) != REDIS_OK) return false;

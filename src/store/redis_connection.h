@@ -53,6 +53,7 @@ class RedisConnection {
     static void exchange(std::vector<RedisPipeline*> open, Clock::time_point deadline);
     bool begin(RedisPipeline& pipeline);
     bool advance(RedisPipeline& pipeline, int events);
+    bool take(std::string_view bytes, RedisPipeline& pipeline);
     bool done(const RedisPipeline& pipeline) const { return answered_ == pipeline.commands.size(); }
     bool send_some();
     void drop();

@@ -101,6 +101,7 @@ size_t RedisStore::find(std::span<const kv::BlockKey> keys, Clock::time_point de
         std::vector<std::string> names;
         for (const kv::BlockKey& key : some) names.push_back(name_of(key));
         std::vector<RedisCommand> commands;
+        commands.reserve(names.size());
         for (const std::string& name : names) commands.push_back({"EXISTS", name});
         const std::vector<RedisReply> replies = reading_.run(commands, deadline);
         for (size_t i = 0; i < replies.size(); ++i)
@@ -122,6 +123,7 @@ bool RedisStore::get_some(std::span<Get> items, Clock::time_point deadline) {
     std::vector<std::string> names;
     for (const Get& item : items) names.push_back(name_of(item.key));
     std::vector<RedisCommand> commands;
+    commands.reserve(names.size());
     for (const std::string& name : names) commands.push_back({"GET", name});
     const std::vector<RedisReply> replies = reading_.run(commands, deadline);
     for (size_t i = 0; i < items.size(); ++i) {
@@ -198,6 +200,7 @@ void RedisStore::put_some(std::span<Put> items, Clock::time_point deadline) {
         sent.push_back(i);
     }
     std::vector<RedisCommand> commands;
+    commands.reserve(sent.size());
     for (size_t k = 0; k < sent.size(); ++k)
         commands.push_back({"SET", names[k], records[k], "NX", "EX", lifetimes[k]});
     const std::vector<RedisReply> replies = writing_.run(commands, deadline);
@@ -231,6 +234,7 @@ void RedisStore::touch(std::span<const kv::BlockKey> keys, Clock::time_point dea
         }
     }
     std::vector<RedisCommand> commands;
+    commands.reserve(names.size());
     for (size_t i = 0; i < names.size(); ++i) commands.push_back({"EXPIRE", names[i], lifetimes[i]});
     if (!commands.empty()) reading_.run(commands, deadline);
 }
