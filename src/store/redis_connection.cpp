@@ -48,6 +48,7 @@ RedisConnection::~RedisConnection() {
 void RedisConnection::drop() {
     if (context_) redisFree(context_);
     context_ = nullptr;
+    std::string().swap(out_);
     if (++failures_ >= failures_before_rest) rest_until_ = Clock::now() + rest;
 }
 
@@ -94,7 +95,7 @@ bool RedisConnection::send_some() {
     const ssize_t count =
         ::send(context_->fd, out_.data() + sent_, out_.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (count > 0) sent_ += static_cast<size_t>(count);
-    if (sent_ == out_.size()) out_ = {}, sent_ = 0;
+    if (sent_ == out_.size()) std::string().swap(out_), sent_ = 0;  // it may be large
     return count >= 0 || for_a_moment(count);
 }
 
