@@ -57,8 +57,8 @@ void add_store_options(CLI::App& command, StoreOptions& options) {
         ->check(real_number(0, most_gib));
     command
         .add_option("--cache-url", options.redis_url,
-                    "A Redis or Valkey server behind the folders, "
-                    "redis://[[user]:password@]host[:port][/database] or "
+                    "A Redis or Valkey server or cluster behind the folders, "
+                    "redis://[[user]:password@]host[:port][,host[:port]]...[/database] or "
                     "unix:///path; blocks live as long as their class")
         ->check(redis_url());
     command.add_option("--shared-cache-dir", options.shared_folder,

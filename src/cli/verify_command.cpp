@@ -301,7 +301,9 @@ void add_verify_command(CLI::App& app, ExitStatus& exit) {
                         "where the disk store is made, and deleted again (the folder for temporary files)");
     command->add_option("--shared-cache-dir", options->load.stores.shared_folder,
                         "check this shared store, too; what is stored there stays");
-    command->add_option("--cache-url", options->load.stores.redis_url, "and this Redis or Valkey server")
+    command
+        ->add_option("--cache-url", options->load.stores.redis_url,
+                     "and this Redis or Valkey server or cluster")
         ->check(redis_url());
     command->add_flag("--child", options->child)->group("");
     command->callback([options, &exit] { exit.code = verify(*options); });

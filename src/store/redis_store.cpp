@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "store/block_record.h"
-#include "store/redis_connection.h"
+#include "store/redis_cluster.h"
 
 namespace deepinfer::store {
 
@@ -17,12 +17,36 @@ namespace {
 
 constexpr size_t keys_at_once = 256;                     // of a look-up
 constexpr size_t most_bytes_at_once = size_t{32} << 20;  // of blocks on their way
+constexpr size_t more_reply_bytes = size_t{16} << 20;    // than a record has: a slot map, rounded up
 constexpr size_t most_known = 1 << 17;                   // blocks whose class and last use are remembered
 
 template <class T>
 bool parse_number(std::string_view text, T& value, T least, T most) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+}
+
+// One host[:port] from the front of a list, with the comma behind it. Returns what is wrong with it.
+std::string take_node(std::string_view& list, RedisNode& node) {
+    size_t end = 0;
+    if (list.starts_with("[")) {
+        end = list.find(']');
+        if (end == std::string_view::npos) return "has a '[' without a ']'";
+        node.host = list.substr(1, end - 1);
+        list.remove_prefix(end + 1);
+    } else {
+        end = std::min(list.find_first_of(":,"), list.size());
+        node.host = list.substr(0, end);
+        list.remove_prefix(end);
+    }
+    if (node.host.empty()) return "has no host";
+    end = std::min(list.find(','), list.size());
+    const std::string_view port = list.substr(0, end);
+    if (!port.empty() && (port[0] != ':' || !parse_number(port.substr(1), node.port, 1, 65'535)))
+        return "has a port that is no number from 1 to 65535";
+    if (end + 1 == list.size()) return "ends with a comma";
+    list.remove_prefix(std::min(end + 1, list.size()));
+    return {};
 }
 
 class RedisStore final : public BlockStore {
@@ -32,8 +56,8 @@ class RedisStore final : public BlockStore {
           prefix_("deepinfer:" + std::to_string(record_version) + ":"),
           record_bytes_(record_header_bytes(options.shape) + options.shape.block_bytes),
           at_once_(std::max<size_t>(most_bytes_at_once / record_bytes_, 1)),
-          reading_(options.address, options.connect_seconds),
-          writing_(options.address, options.connect_seconds) {}
+          reading_(options.address, options.connect_seconds, record_bytes_ + more_reply_bytes),
+          writing_(options.address, options.connect_seconds, record_bytes_ + more_reply_bytes) {}
 
     std::string name() const override { return options_.name; }
     size_t find(std::span<const kv::BlockKey> keys, Clock::time_point deadline) override;
@@ -46,7 +70,6 @@ class RedisStore final : public BlockStore {
     }
 
   private:
-    using Command = std::vector<std::string_view>;
     struct Known {
         kv::Retention retention = kv::Retention::chat;
         int64_t used = 0;
@@ -65,7 +88,7 @@ class RedisStore final : public BlockStore {
     const RedisStoreOptions options_;
     const std::string prefix_;
     const size_t record_bytes_, at_once_;
-    RedisConnection reading_, writing_;  // a thread's each
+    RedisRouter reading_, writing_;  // a thread's each
 
     mutable std::mutex mutex_;  // of these
     std::unordered_map<kv::BlockKey, Known, kv::BlockKeyHash> known_;
@@ -77,7 +100,8 @@ size_t RedisStore::find(std::span<const kv::BlockKey> keys, Clock::time_point de
         const auto some = keys.subspan(first, std::min(keys_at_once, keys.size() - first));
         std::vector<std::string> names;
         for (const kv::BlockKey& key : some) names.push_back(name_of(key));
-        std::vector<Command> commands;
+        std::vector<RedisCommand> commands;
+        commands.reserve(names.size());
         for (const std::string& name : names) commands.push_back({"EXISTS", name});
         const std::vector<RedisReply> replies = reading_.run(commands, deadline);
         for (size_t i = 0; i < replies.size(); ++i)
@@ -98,7 +122,8 @@ bool RedisStore::get_some(std::span<Get> items, Clock::time_point deadline) {
     if (Clock::now() >= deadline) return false;
     std::vector<std::string> names;
     for (const Get& item : items) names.push_back(name_of(item.key));
-    std::vector<Command> commands;
+    std::vector<RedisCommand> commands;
+    commands.reserve(names.size());
     for (const std::string& name : names) commands.push_back({"GET", name});
     const std::vector<RedisReply> replies = reading_.run(commands, deadline);
     for (size_t i = 0; i < items.size(); ++i) {
@@ -138,7 +163,7 @@ Get::Outcome RedisStore::take(const Get& item, const redisReply* reply, Clock::t
         }
     }
     const std::string name = name_of(item.key);
-    const std::vector<Command> forget{{"DEL", name}};
+    const std::vector<RedisCommand> forget{{"DEL", name}};
     reading_.run(forget, Clock::now() + std::chrono::milliseconds(100));
     return Get::Outcome::damaged;
 }
@@ -174,7 +199,8 @@ void RedisStore::put_some(std::span<Put> items, Clock::time_point deadline) {
         lifetimes.push_back(std::to_string(kv::lifetime(item.retention).count()));
         sent.push_back(i);
     }
-    std::vector<Command> commands;
+    std::vector<RedisCommand> commands;
+    commands.reserve(sent.size());
     for (size_t k = 0; k < sent.size(); ++k)
         commands.push_back({"SET", names[k], records[k], "NX", "EX", lifetimes[k]});
     const std::vector<RedisReply> replies = writing_.run(commands, deadline);
@@ -207,7 +233,8 @@ void RedisStore::touch(std::span<const kv::BlockKey> keys, Clock::time_point dea
             lifetimes.push_back(std::to_string(lifetime));
         }
     }
-    std::vector<Command> commands;
+    std::vector<RedisCommand> commands;
+    commands.reserve(names.size());
     for (size_t i = 0; i < names.size(); ++i) commands.push_back({"EXPIRE", names[i], lifetimes[i]});
     if (!commands.empty()) reading_.run(commands, deadline);
 }
@@ -218,7 +245,8 @@ Result<RedisAddress> parse_redis_url(const std::string& url) {
     const auto wrong = [](const std::string& why) {
         return Error{ErrorCode::invalid_argument,
                      "the address of a Redis server " + why +
-                         "; it is redis://[[user]:password@]host[:port][/database] or unix:///path"};
+                         "; it is redis://[[user]:password@]host[:port][,host[:port]]...[/database] or "
+                         "unix:///path"};
     };
     if (url.size() > most_url_bytes)
         return wrong("has more than " + std::to_string(most_url_bytes) + " bytes");
@@ -246,19 +274,17 @@ Result<RedisAddress> parse_redis_url(const std::string& url) {
             return wrong("has a database that is no number from 0 to 65535");
         rest = rest.substr(0, slash);
     }
-    if (rest.starts_with("[")) {
-        const size_t end = rest.find(']');
-        if (end == std::string_view::npos) return wrong("has a '[' without a ']'");
-        address.host = rest.substr(1, end - 1);
-        rest.remove_prefix(end + 1);
-    } else {
-        const size_t end = std::min(rest.find(':'), rest.size());
-        address.host = rest.substr(0, end);
-        rest.remove_prefix(end);
+    for (bool first = true; first || !rest.empty(); first = false) {
+        RedisNode node;
+        if (const std::string why = take_node(rest, node); !why.empty()) return wrong(why);
+        if (first)
+            address.host = node.host, address.port = node.port;
+        else
+            address.more_nodes.push_back(node);
     }
-    if (address.host.empty()) return wrong("has no host");
-    if (!rest.empty() && (rest[0] != ':' || !parse_number(rest.substr(1), address.port, 1, 65'535)))
-        return wrong("has a port that is no number from 1 to 65535");
+    if (!address.more_nodes.empty() && address.database != 0)
+        return wrong(
+            "has several hosts, which is a cluster, and a database other than 0, which no cluster has");
     return address;
 }
 

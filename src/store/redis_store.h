@@ -7,28 +7,38 @@
 // A server that cannot be reached is a miss, too, now and at the start: calls fail, after three in a row without trying, for a second;
 // then it is tried again. No call takes longer than its deadline, but for the time that connecting takes at most.
 //
-// One server; of a cluster it would be told to ask elsewhere, which counts as failed.
+// The server may be a node of a Redis Cluster, which is found out by itself: then each block lies in the node that serves its slot
+// (redis_cluster.h), a node that is gone is a miss for its blocks only, and a fail-over is followed. A cluster has database 0 only:
+// with another one in the address every call fails.
 #pragma once
 
+#include <compare>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "store/block_store.h"
 
 namespace deepinfer::store {
 
+struct RedisNode {
+    std::string host;
+    int port = 6379;
+    auto operator<=>(const RedisNode&) const = default;
+};
 struct RedisAddress {
     std::string host;
     int port = 6379;
-    std::string path;  // of a Unix socket, instead of host and port
+    std::vector<RedisNode> more_nodes;  // of the same cluster, asked where the first one does not answer
+    std::string path;                   // of a Unix socket, instead of host and port
     std::string user, password;
     int database = 0;
 };
 constexpr size_t most_url_bytes = 1024;
-// redis://[[user]:password@]host[:port][/database] or unix:///path. Error: invalid_argument, which says what is wrong; it does
-// not repeat the password.
+// redis://[[user]:password@]host[:port][,host[:port]]...[/database] or unix:///path. Several hosts are nodes of a cluster, which has
+// no database but 0. Error: invalid_argument, which says what is wrong; it does not repeat the password.
 Result<RedisAddress> parse_redis_url(const std::string& url);
 
 struct RedisStoreOptions {

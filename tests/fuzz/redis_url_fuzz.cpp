@@ -17,5 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(size <= store::most_url_bytes && url.find('\0') == std::string::npos);
     require(address->path.empty() != address->host.empty());
     require(address->port >= 1 && address->port <= 65'535 && address->database >= 0);
+    for (const store::RedisNode& node : address->more_nodes)
+        require(!node.host.empty() && node.port >= 1 && node.port <= 65'535 && address->path.empty());
+    require(address->more_nodes.empty() || address->database == 0);
     return 0;
 }

@@ -35,6 +35,7 @@ class RedisServer {
     std::string url(const std::string& who = {}) const {
         return "redis://" + who + "127.0.0.1:" + std::to_string(port_);
     }
+    int port() const { return port_; }
     std::string socket_url() const { return "unix://" + (folder_ / "socket").string(); }
 
     void start() {
@@ -74,18 +75,25 @@ class RedisServer {
     void stop() const { ::kill(process_, SIGSTOP); }  // it stalls, with its connections open
     void go_on() const { ::kill(process_, SIGCONT); }
 
-  private:
+    // Below those that outgoing connections get, and elsewhere in each process: nobody takes it before the server does.
     static int free_port() {
-        const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t size = sizeof address;
-        EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-        ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-        ::close(fd);
-        return ntohs(address.sin_port);
+        static int next = ::getpid() * 61 % 20'000;
+        for (int tries = 0; tries < 20'000; ++tries) {
+            const int port = 10'000 + next++ % 20'000;
+            const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+            sockaddr_in address{};
+            address.sin_family = AF_INET;
+            address.sin_port = htons(static_cast<uint16_t>(port));
+            address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+            const bool free = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+            ::close(fd);
+            if (free) return port;
+        }
+        ADD_FAILURE() << "no port is free";
+        return 0;
     }
+
+  private:
     static bool connects(int family, const void* address, socklen_t size) {
         const int fd = ::socket(family, SOCK_STREAM, 0);
         const bool yes = ::connect(fd, static_cast<const sockaddr*>(address), size) == 0;
