@@ -146,13 +146,12 @@ void BlockTransfer::answer(const Lookup& order) {
         for (size_t i = 0; i < stores_.size() && !rest.empty(); ++i) {
             const size_t here = std::min(stores_[i]->find(rest, order.deadline), rest.size());
             if (here == 0) continue;
-            found.runs.push_back({i, static_cast<int32_t>(here)});
+            found.runs.push_back({i, static_cast<int32_t>(here), speeds_[i].seconds_per_block});
             rest = rest.subspan(here);
             break;  // what follows may be in a nearer one again
         }
         if (rest.size() == before) break;
     }
-    for (const Run& run : found.runs) found.seconds += run.blocks * speeds_[run.store].seconds_per_block;
     report(std::move(found));
 }
 
@@ -170,6 +169,7 @@ bool BlockTransfer::load_some(Loading& l) {
         items.push_back({l.order.keys[i],
                          std::span(l.order.tokens).subspan(i * kv::block_tokens, kv::block_tokens),
                          l.order.memory[i]});
+    if (run.measure_anew && l.in_run == 0) speeds_[run.store].observed = 0;
     const Clock::time_point begin = Clock::now();
     stores_[run.store]->get(items, l.order.deadline);
     const auto bad = std::ranges::find_if(

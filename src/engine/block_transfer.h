@@ -31,6 +31,8 @@ class BlockTransfer {
     struct Run {
         size_t store = 0;
         int32_t blocks = 0;
+        double seconds_per_block = 0;  // that loading took lately
+        bool measure_anew = false;     // of a load: what it takes counts alone
     };
     struct Lookup {
         Ticket ticket = 0;
@@ -53,7 +55,7 @@ class BlockTransfer {
 
     struct Report {
         enum class Kind : uint8_t {
-            located,  // `runs` and `seconds`: what was found, and how long loading it would take, all told
+            located,  // `runs`: what was found
             loaded,   // `blocks` more are in memory
             ended,    // the load: nothing of it is written to any more; `outcome` says why, ok if complete
             written,  // `bytes` are free again; `stored` if a store has the block now
@@ -61,7 +63,6 @@ class BlockTransfer {
         Kind kind = Kind::located;
         Ticket ticket = 0;
         std::vector<Run> runs;
-        double seconds = 0;
         int32_t blocks = 0;
         store::Get::Outcome outcome = store::Get::Outcome::ok;
         std::vector<uint8_t> bytes;

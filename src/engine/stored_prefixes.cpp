@@ -14,6 +14,7 @@ constexpr size_t most_loads = 4;                             // at a time
 constexpr auto lookup_time = std::chrono::milliseconds(50);  // what is not found by then is computed
 constexpr int64_t most_written_bytes = int64_t{64} << 20;    // of copies that are being written
 constexpr int64_t most_written_blocks = 64;
+constexpr double doubted_less = 0.875;              // with each load that is not begun
 constexpr double seconds_per_token_unknown = 1e-3;  // of computing, without a cost model
 
 kv::Prefix prefix(const Sequence& s) { return {s.keys, s.tokens}; }
@@ -23,6 +24,7 @@ kv::Prefix prefix(const Sequence& s) { return {s.keys, s.tokens}; }
 StoredPrefixes::StoredPrefixes(kv::PrefixCache& cache, kv::BlockPool& pool, const StepTimes& times,
                                EngineStats& counters, Stores stores, std::function<void()> wake)
     : cache_(cache), pool_(pool), times_(times), counters_(counters) {
+    doubt_.assign(stores.size(), 1);
     if (!stores.empty()) transfer_ = std::make_unique<BlockTransfer>(std::move(stores), std::move(wake));
 }
 
@@ -84,19 +86,31 @@ void StoredPrefixes::skip(Located& located, int32_t found) {
     located.first = found;
 }
 
+// Cuts off runs that would take too long. Returns how many blocks are left.
+int32_t StoredPrefixes::cut_to_worth(Sequence& s, Located& located) {
+    double load = 0;
+    int32_t blocks = 0, worth = 0;
+    size_t keep = 0;
+    for (size_t i = 0; i < located.runs.size(); ++i) {
+        const BlockTransfer::Run& run = located.runs[i];
+        load += run.blocks * run.seconds_per_block * doubt_[run.store];
+        blocks += run.blocks;
+        if (load <= seconds_to_compute(s.found, blocks) / 2) keep = i + 1, worth = blocks;
+    }
+    if (keep == located.runs.size()) return worth;
+    for (size_t i = keep; i < located.runs.size(); ++i) doubt_[located.runs[i].store] *= doubted_less;
+    located.runs.resize(keep);
+    s.not_loaded = blocks - worth;
+    s.why_not_loaded = CacheMiss::not_worth;
+    if (worth == 0) ++counters_.cache_loads_not_worth_total;
+    return worth;
+}
+
 // False if nothing is to be loaded. True if it was begun, or has to wait for its turn.
 bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t spare, bool others_run) {
     skip(located, s->found);
-    int32_t wanted = 0;
-    for (const BlockTransfer::Run& run : located.runs) wanted += run.blocks;
+    const int32_t wanted = cut_to_worth(*s, located);
     if (wanted == 0) return false;
-    const double compute = seconds_to_compute(s->found, wanted);
-    if (located.seconds > compute / 2) {
-        ++counters_.cache_loads_not_worth_total;
-        s->not_loaded = wanted;
-        s->why_not_loaded = CacheMiss::not_worth;
-        return false;
-    }
     if (loads_.size() >= most_loads) return true;
     std::vector<kv::BlockId> table = cache_.acquire(prefix(*s), s->found);
     const auto first = static_cast<int32_t>(table.size());
@@ -104,19 +118,23 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
     const bool fits = first == s->found && room >= wanted;
     if (!fits && (others_run || room <= 0 || first != s->found)) {
         for (kv::BlockId block : table) pool_.release(block);
-        s->not_loaded = wanted;
+        if (others_run && first == s->found) return true;  // room may come
+        s->not_loaded += wanted;
         s->why_not_loaded = CacheMiss::no_room;
-        return others_run && first == s->found;
+        return false;
     }
     BlockTransfer::Load order;
     order.ticket = s->ticket;
-    order.deadline = Clock::now() + duration(compute / 2);
+    order.deadline = Clock::now() + duration(seconds_to_compute(s->found, wanted) / 2);
     int32_t left = std::min(wanted, room);
     for (const BlockTransfer::Run& run : located.runs) {
         if (left == 0) break;
-        order.runs.push_back({run.store, std::min(run.blocks, left)});
+        order.runs.push_back(
+            {run.store, std::min(run.blocks, left), run.seconds_per_block, doubt_[run.store] < 1});
         left -= order.runs.back().blocks;
+        doubt_[run.store] = 1;
     }
+    if (wanted > room) s->not_loaded += wanted - room, s->why_not_loaded = CacheMiss::no_room;
     for (int32_t i = 0; i < std::min(wanted, room); ++i) {
         const auto at = static_cast<size_t>(first + i);
         table.push_back(cache_.allocate());
@@ -129,8 +147,7 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
                                                      order.keys.size() * kv::block_tokens);
     order.tokens.assign(tokens.begin(), tokens.end());
     s->search = Sequence::Search::loading;
-    loads_.emplace(s->ticket, Loading{s, std::move(table), static_cast<size_t>(first), order.runs, 0, 0,
-                                      std::max(wanted - room, 0)});
+    loads_.emplace(s->ticket, Loading{s, std::move(table), static_cast<size_t>(first), order.runs});
     located_.erase(s->ticket);
     transfer_->load(std::move(order));
     return true;
@@ -163,10 +180,10 @@ void StoredPrefixes::ended(Loading& l, store::Get::Outcome outcome) {
     for (kv::BlockId block : l.table) pool_.release(block);  // those in the cache stay there
     Sequence& s = *l.sequence;
     s.search = Sequence::Search::done;
-    s.not_loaded = static_cast<int32_t>(l.table.size() - l.ready) + l.left_out;
-    s.why_not_loaded = outcome == store::Get::Outcome::ok     ? CacheMiss::no_room
-                       : outcome == store::Get::Outcome::late ? CacheMiss::late
-                                                              : CacheMiss::failed;
+    if (outcome != store::Get::Outcome::ok) {
+        s.not_loaded += static_cast<int32_t>(l.table.size() - l.ready);
+        s.why_not_loaded = outcome == store::Get::Outcome::late ? CacheMiss::late : CacheMiss::failed;
+    }
     if (outcome == store::Get::Outcome::late) ++counters_.cache_loads_late_total;
     if (outcome == store::Get::Outcome::damaged || outcome == store::Get::Outcome::failed)
         ++counters_.cache_loads_failed_total;
@@ -184,7 +201,7 @@ void StoredPrefixes::receive() {
                 if (report.runs.empty())
                     ++counters_.cache_lookups_empty_total;
                 else
-                    located_[report.ticket] = {s.searched_from, std::move(report.runs), report.seconds};
+                    located_[report.ticket] = {s.searched_from, std::move(report.runs)};
                 looking_.erase(looking);
                 break;
             }

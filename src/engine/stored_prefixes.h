@@ -1,8 +1,8 @@
 // The prefix cache beyond the pool: blocks that were computed are written to the stores behind decoding, and what a waiting
 // sequence does not find in the pool is looked for there and loaded, while others run.
 //
-//   A sequence looks once. What is found is loaded if that is quicker than computing it (by the cost model and the store's
-//   speed so far), and no longer than half of the time that computing would take. Blocks enter the pool's cache as they
+//   A sequence looks once. What is found is loaded as far as that takes no more than half of the time that computing it would
+//   (by the cost model and the store's speed lately), and no longer than that. Blocks enter the pool's cache as they
 //   come; when the load ends, complete or cut off, the sequence goes on with what is there.
 //   A block is written once, in the order of computing. It is copied for that, when its turn comes: only so many copies at a
 //   time; the others wait, and are dropped if the pool needs their room first.
@@ -52,7 +52,6 @@ class StoredPrefixes {
     struct Located {
         int32_t first = 0;  // block that the runs begin with
         std::vector<BlockTransfer::Run> runs;
-        double seconds = 0;
     };
     struct Loading {
         SequencePtr sequence;
@@ -61,11 +60,11 @@ class StoredPrefixes {
         std::vector<BlockTransfer::Run> runs;
         size_t run = 0;
         int32_t in_run = 0;
-        int32_t left_out = 0;  // blocks for which the pool has no room
     };
 
     void look_up(const SequencePtr& s);
     static void skip(Located& located, int32_t found);
+    int32_t cut_to_worth(Sequence& s, Located& located);
     bool begin_load(const SequencePtr& s, Located& located, int32_t spare, bool others_run);
     void loaded(Loading& loading, int32_t blocks);
     void ended(Loading& loading, store::Get::Outcome outcome);
@@ -76,6 +75,9 @@ class StoredPrefixes {
     kv::PrefixCache& cache_;
     kv::BlockPool& pool_;
     const StepTimes& times_;
+    // Of each store, below 1 while loads from it are not begun, since they were slow: what is not tried is not measured, so
+    // that after a while one is tried again.
+    std::vector<double> doubt_;
     std::unordered_map<uint64_t, SequencePtr> looking_;
     std::unordered_map<uint64_t, Located> located_;
     std::unordered_map<uint64_t, Loading> loads_;

@@ -398,6 +398,41 @@ TEST(FileStore, KilledAtAnyPoint) {
     EXPECT_GT(died, rounds / 3);
 }
 
+// Another process on the same folder, at the same time.
+TEST(FileStore, WhatAnotherProcessWritesIsReadWhileItWrites) {
+    const Folder folder;
+    const FileStoreOptions options = options_for(folder);
+    const TestBlocks blocks(options.shape, 1, 100);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        auto store = open_file_store(options);
+        if (!store) ::_exit(1);
+        for (size_t i = 0; i < 100; i += 4) {
+            auto puts = blocks.puts(i, 4);
+            (*store)->put(puts, soon());
+            std::this_thread::sleep_for(std::chrono::milliseconds(60));
+        }
+        store->reset();
+        ::_exit(0);
+    }
+    const auto store = open(options);
+    size_t found = 0, growths = 0;
+    for (int tries = 0; found < 100 && tries < 300; ++tries) {
+        const size_t now = store->find(blocks.keys, soon());
+        EXPECT_GE(now, found);
+        growths += now > found;
+        found = now;
+        EXPECT_EQ(readable(*store, blocks, 0, found), found);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    EXPECT_EQ(found, 100u);
+    EXPECT_GT(growths, 1u);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+}
+
 TEST(FileStore, BlocksOfALivingWriterAreNotTakenOver) {
     const Folder folder;
     const FileStoreOptions options = options_for(folder);

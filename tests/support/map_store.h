@@ -1,4 +1,5 @@
-// A store of blocks in a map, for tests of what uses stores: it can be slow, fail, and lie.
+// A store of blocks in a map, for tests of what uses stores: it can be slow, and fail. Left alone it does what every store must
+// (tests/store/map_store_test.cpp), but for lifetimes.
 #pragma once
 
 #include <atomic>
@@ -54,18 +55,22 @@ class MapStore final : public BlockStore {
     }
     void put(std::span<Put> items, Clock::time_point deadline) override {
         for (Put& item : items) {
+            item.outcome = Put::Outcome::late;
+            if (Clock::now() >= deadline) continue;
             wait(deadline);
             ++c_->puts;
             std::lock_guard lock(c_->mutex);
             if (chance(c_->fail_puts)) {
                 item.outcome = Put::Outcome::failed;
+                ++stats_.not_stored_total;
                 continue;
             }
             const auto [place, fresh] = c_->blocks.try_emplace(item.key);
             item.outcome = fresh ? Put::Outcome::stored : Put::Outcome::present;
-            if (fresh)
-                place->second = {{item.tokens.begin(), item.tokens.end()},
-                                 {item.bytes.begin(), item.bytes.end()}};
+            if (!fresh) continue;
+            ++stats_.stored_total;
+            place->second = {{item.tokens.begin(), item.tokens.end()},
+                             {item.bytes.begin(), item.bytes.end()}};
         }
     }
     void touch(std::span<const kv::BlockKey> keys, Clock::time_point) override {
@@ -73,7 +78,7 @@ class MapStore final : public BlockStore {
     }
     StoreStats stats() const override {
         std::lock_guard lock(c_->mutex);
-        StoreStats stats;
+        StoreStats stats = stats_;
         stats.blocks = c_->blocks.size();
         return stats;
     }
@@ -82,13 +87,16 @@ class MapStore final : public BlockStore {
     Get::Outcome get_one(Get& item) {
         std::lock_guard lock(c_->mutex);
         const auto found = c_->blocks.find(item.key);
-        if (found == c_->blocks.end()) return Get::Outcome::missing;
-        if (chance(c_->fail_gets)) return Get::Outcome::failed;
+        if (found == c_->blocks.end()) return ++stats_.missing_total, Get::Outcome::missing;
+        if (chance(c_->fail_gets)) return ++stats_.failed_total, Get::Outcome::failed;
         if (chance(c_->damage_gets) || !std::ranges::equal(found->second.tokens, item.tokens)) {
             std::ranges::fill(item.bytes, uint8_t{0xEE});
-            return Get::Outcome::damaged;
+            c_->blocks.erase(found);
+            return ++stats_.damaged_total, Get::Outcome::damaged;
         }
         std::ranges::copy(found->second.bytes, item.bytes.begin());
+        ++stats_.read_total;
+        stats_.read_bytes_total += item.bytes.size();
         return Get::Outcome::ok;
     }
     void wait(Clock::time_point deadline) const {
@@ -103,6 +111,7 @@ class MapStore final : public BlockStore {
 
     std::shared_ptr<MapStoreContents> c_;
     const std::string name_;
+    StoreStats stats_;  // under the contents' mutex
     uint32_t state_ = 1;
 };
 
