@@ -2,12 +2,14 @@
 
 #include <openssl/evp.h>
 #include <openssl/sha.h>
-#include <unistd.h>
 
 #include <array>
 #include <fstream>
 #include <string_view>
 #include <vector>
+
+#include "base/hex.h"
+#include "base/replace_file.h"
 
 namespace deepinfer::checkpoint {
 
@@ -23,13 +25,6 @@ Sha sha(const void* data, size_t bytes) {
     Sha digest;
     SHA256(static_cast<const unsigned char*>(data), bytes, digest.data());
     return digest;
-}
-
-std::string hex(const Sha& digest) {
-    constexpr char digits[] = "0123456789abcdef";
-    std::string text;
-    for (const unsigned char byte : digest) text += {digits[byte >> 4], digits[byte & 15]};
-    return text;
 }
 
 // Every field with its length, so that no two lists of fields are the same text.
@@ -136,14 +131,7 @@ std::string remembered_digest(const Checkpoint& checkpoint, ThreadPool& pool, co
         return text.substr(of.size() + 1, digits);
 
     const std::string digest = content_digest(checkpoint, pool);
-    std::error_code ignored;
-    fs::create_directories(folder, ignored);
-    const fs::path unfinished = path.string() + "." + std::to_string(::getpid());
-    std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
-    out << of << "\n" << digest << "\n";
-    out.close();
-    if (out) fs::rename(unfinished, path, ignored);
-    fs::remove(unfinished, ignored);
+    replace_file(path, of + "\n" + digest + "\n");
     return digest;
 }
 

@@ -1,11 +1,10 @@
 #include "engine/profile_file.h"
 
-#include <unistd.h>
-
 #include <fstream>
 #include <optional>
 
 #include "base/json.h"
+#include "base/replace_file.h"
 
 namespace deepinfer::engine {
 
@@ -111,16 +110,7 @@ Result<std::vector<StepMeasurement>> read_profile(const fs::path& path, std::str
 }
 
 Status write_profile(const fs::path& path, std::string_view key, const std::vector<StepMeasurement>& steps) {
-    std::error_code error;
-    fs::create_directories(path.parent_path(), error);  // if that failed, writing says so
-    const fs::path unfinished = path.string() + "." + std::to_string(::getpid());
-    std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
-    file << format_profile(key, steps);
-    file.close();
-    if (file) fs::rename(unfinished, path, error);
-    if (file && !error) return {};
-    std::error_code ignored;
-    fs::remove(unfinished, ignored);
+    if (replace_file(path, format_profile(key, steps))) return {};
     return Error{ErrorCode::io_error, "step profile: cannot write " + path.string()};
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/hex.h"
 #include "kv/layout.h"
 
 namespace deepinfer::kv {
@@ -33,15 +34,7 @@ BlockKey hash(std::string_view message) {
 
 }  // namespace
 
-std::string BlockKey::hex() const {
-    constexpr char digits[] = "0123456789abcdef";
-    std::string text;
-    for (const uint8_t byte : bytes) {
-        text += digits[byte >> 4];
-        text += digits[byte & 15];
-    }
-    return text;
-}
+std::string BlockKey::hex() const { return deepinfer::hex(bytes); }
 
 Fingerprint& Fingerprint::add(std::string_view name, std::string_view value) {
     append_field(fields_, 'n', name);

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <fstream>
 
+#include "base/hex.h"
+
 namespace deepinfer::server {
 
 ApiKeys::Digest ApiKeys::digest(std::string_view key) {
@@ -31,15 +33,7 @@ std::optional<std::string> ApiKeys::tenant(std::string_view key) const {
 
 std::string ApiKeys::tenant_name(std::string_view key) { return name(digest(key)); }
 
-std::string ApiKeys::name(const Digest& digest) {
-    constexpr char hex[] = "0123456789abcdef";
-    std::string name;
-    for (size_t i = 0; i < 8; ++i) {
-        name += hex[digest[i] >> 4];
-        name += hex[digest[i] & 15];
-    }
-    return name;
-}
+std::string ApiKeys::name(const Digest& digest) { return hex(std::span(digest).first(8)); }
 
 namespace {
 
