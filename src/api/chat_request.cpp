@@ -53,7 +53,7 @@ std::optional<std::string> parse_content(const Fields& message) {
                      "Unrecognized request argument: '" + part.path(member.key()) + "'.",
                      "unknown_parameter");
         }
-        // Hints and leftovers of answers: without effect, but not of any type.
+        // Hints and leftovers of answers: without effect, but not of any type. (cache_control: see below.)
         (void)part.object("cache_control"), (void)part.object("prompt_cache_breakpoint");
         (void)part.array("annotations");
         const std::optional<std::string> part_text = part.string("text");
@@ -164,6 +164,31 @@ void parse_logprobs(const Fields& fields, engine::SamplingParams& sampling) {
     if (wanted) sampling.top_logprobs = static_cast<int32_t>(top.value_or(0));
 }
 
+// Anthropic's way to say how long a prefix is wanted, which its clients and gateways put into text parts: minutes are for loops,
+// an hour is for people. We keep both longer. The longest counts, for the whole prompt. Of messages that parse_messages() took.
+std::optional<engine::Retention> parse_cache_control(const json::array& messages) {
+    std::optional<engine::Retention> longest;
+    for (size_t m = 0; m < messages.size(); ++m) {
+        const json::value* content = messages[m].get_object().if_contains("content");
+        if (!content || !content->is_array()) continue;
+        for (size_t i = 0; i < content->get_array().size(); ++i) {
+            const json::value* control = content->get_array()[i].get_object().if_contains("cache_control");
+            if (!control || !control->is_object()) continue;
+            const Fields fields(control->get_object(), "messages[" + std::to_string(m) + "].content[" +
+                                                           std::to_string(i) + "].cache_control.");
+            const std::string ttl = fields.string("ttl").value_or("5m");
+            if (ttl != "5m" && ttl != "1h")
+                fail(fields.path("ttl"),
+                     quoted(fields.path("ttl")) + " must be one of 5m, 1h, but is " +
+                         quoted(ttl.substr(0, 64)) + ".",
+                     "invalid_value");
+            if (longest != engine::Retention::chat)
+                longest = ttl == "1h" ? engine::Retention::chat : engine::Retention::agent;
+        }
+    }
+    return longest;
+}
+
 ChatRequest parse(std::string_view body) {
     const json::object object = parse_body(body);
     const Fields fields(object, "");
@@ -175,6 +200,8 @@ ChatRequest parse(std::string_view body) {
     request.conversation.messages = parse_messages(*messages);
     check_tools(fields);
     request.options = parse_generation_options(fields);
+    const auto by_parts = parse_cache_control(*messages);
+    if (!request.options.retention) request.options.retention = by_parts;
     parse_logprobs(fields, request.options.sampling);
     const auto max_tokens = fields.integer("max_tokens", 1, limits::max_tokens);
     const auto max_completion_tokens = fields.integer("max_completion_tokens", 1, limits::max_tokens);

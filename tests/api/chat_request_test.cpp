@@ -96,6 +96,19 @@ TEST(ChatRequest, HintsHaveTypes) {
     };
     parsed(part(R"("cache_control":{"type":"ephemeral"},"annotations":[])"));
     EXPECT_EQ(refused(part(R"("cache_control":5)")).param, "messages[0].content[0].cache_control");
+    EXPECT_EQ(refused(part(R"("cache_control":{"ttl":"2h"})")).param,
+              "messages[0].content[0].cache_control.ttl");
+    EXPECT_EQ(refused(part(R"("cache_control":{"ttl":1})")).code, "invalid_type");
+    using engine::Retention;
+    EXPECT_EQ(parsed(part(R"("annotations":[])")).options.retention, std::nullopt);
+    EXPECT_EQ(parsed(part(R"("cache_control":{"type":"ephemeral"})")).options.retention, Retention::agent);
+    EXPECT_EQ(parsed(part(R"("cache_control":{"ttl":"5m"})")).options.retention, Retention::agent);
+    EXPECT_EQ(parsed(part(R"("cache_control":{"ttl":"1h"})")).options.retention, Retention::chat);
+    EXPECT_EQ(parsed(R"({"prompt_cache_retention":"none","messages":[{"role":"user","content":[)"
+                     R"({"type":"text","text":"a","cache_control":{"ttl":"1h"}},)"
+                     R"({"type":"text","text":"b","cache_control":{"ttl":"5m"}}]}]})")
+                  .options.retention,
+              Retention::none);
     EXPECT_EQ(refused(part(R"("annotations":{})")).code, "invalid_type");
     EXPECT_EQ(refused(R"({"messages":[{"role":"user","content":"a","annotations":5}]})").param,
               "messages[0].annotations");
