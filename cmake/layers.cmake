@@ -11,6 +11,16 @@ function(deepinfer_layer name)
     target_link_libraries(deepinfer_${name} PUBLIC ${ARG_DEPENDS} Threads::Threads)
 endfunction()
 
+# deepinfer_rarely_run(TARGETS...): code that takes long to compile and no time to run. Where sanitizers instrument it, the
+# optimiser would take three times as long as the rest of the compiler.
+function(deepinfer_rarely_run)
+    foreach(target ${ARGN})
+        if(DEEPINFER_SANITIZE AND TARGET ${target})
+            target_compile_options(${target} PRIVATE -O0)
+        endif()
+    endforeach()
+endfunction()
+
 # deepinfer_test(LAYER [DEPENDS ...]): one GoogleTest binary from tests/LAYER/*_test.cpp.
 # Tests find their data through the macro DEEPINFER_TEST_DATA, the absolute path of tests/.
 function(deepinfer_test name)

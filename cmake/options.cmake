@@ -30,7 +30,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)  # GCC 12 falsely warns of "text" + std::string
 endif()
 if(DEEPINFER_SANITIZE)
-    add_compile_options(-fsanitize=${DEEPINFER_SANITIZE} -g)
+    add_compile_options(-fsanitize=${DEEPINFER_SANITIZE} -g1)
     add_link_options(-fsanitize=${DEEPINFER_SANITIZE})
     if(DEEPINFER_SANITIZE MATCHES "thread")
         add_compile_options(-Wno-error=tsan)  # GCC cannot instrument atomic_thread_fence; we use none, some headers do
