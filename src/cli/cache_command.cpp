@@ -116,11 +116,13 @@ int remove(const CacheOptions& options, bool everything) {
     const auto all = segments(options);
     if (!all) return fail(all.error());
     const int64_t now = std::time(nullptr);
-    const uint64_t bytes = store::delete_segments(*all, [&](const store::SegmentInfo& s) {
+    const store::Deleted deleted = store::delete_segments(*all, [&](const store::SegmentInfo& s) {
         return everything || (s.problem.empty() && s.last_used + kv::lifetime(s.retention).count() < now);
     });
-    std::printf("%s deleted\n", format_bytes(bytes).c_str());
-    return 0;
+    std::printf("%s deleted\n", format_bytes(deleted.bytes).c_str());
+    if (deleted.in_use_bytes > 0)
+        std::printf("%s left: a process is writing them\n", format_bytes(deleted.in_use_bytes).c_str());
+    return deleted.failure.message.empty() ? 0 : fail(deleted.failure);
 }
 
 }  // namespace

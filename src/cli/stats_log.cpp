@@ -38,6 +38,24 @@ std::string describe(const engine::EngineStats& before, const engine::EngineStat
     return text;
 }
 
+std::string describe_failures(const engine::EngineStats& before, const engine::EngineStats& now) {
+    std::string text;
+    for (size_t i = 0; i < now.tiers.size(); ++i) {
+        const store::StoreStats none, &was = i < before.tiers.size() ? before.tiers[i].store : none,
+                                      &is = now.tiers[i].store;
+        const uint64_t reads = is.failed_total - was.failed_total,
+                       damaged = is.damaged_total - was.damaged_total,
+                       writes = is.not_stored_total - was.not_stored_total;
+        if (reads + writes + damaged == 0) continue;
+        if (!text.empty()) text += "\n";
+        text += "cache \"" + now.tiers[i].name + "\": " + std::to_string(reads) + " reads failed, " +
+                std::to_string(damaged) + " blocks were damaged, " + std::to_string(writes) +
+                " blocks could not be stored" + (is.problem.empty() ? "" : ": " + is.problem) +
+                "; answers do not depend on it";
+    }
+    return text;
+}
+
 Result<std::unique_ptr<StatsLog>> StatsLog::start(const engine::Engine* engine, int seconds) {
     std::unique_ptr<StatsLog> log(new StatsLog);
     if (seconds == 0) return log;
@@ -67,6 +85,8 @@ void StatsLog::run(const engine::Engine& engine, int seconds) {
         if (now.steps_total != before.steps_total || now.waiting > 0)
             std::fprintf(stderr, "%s\n",
                          describe(before, now, std::chrono::duration<double>(time - last).count()).c_str());
+        if (const std::string failures = describe_failures(before, now); !failures.empty())
+            std::fprintf(stderr, "%s\n", failures.c_str());
         before = now;
         last = time;
     }

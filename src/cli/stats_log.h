@@ -15,6 +15,9 @@ namespace deepinfer::cli {
 // What happened between two moments, `seconds` apart.
 std::string describe(const engine::EngineStats& before, const engine::EngineStats& now, double seconds);
 
+// What stores failed at, a line for each that did, without a line break at the end; empty if none.
+std::string describe_failures(const engine::EngineStats& before, const engine::EngineStats& now);
+
 class StatsLog {
   public:
     // `engine` must outlive the object; 0 seconds: never. Lines go to standard error.

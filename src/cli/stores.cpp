@@ -99,6 +99,7 @@ Result<engine::Stores> open_stores(const StoreOptions& options, const store::Blo
     if (!options.shared_folder.empty()) {
         file.folder = options.shared_folder;
         file.name = "shared";
+        file.others_read = true;
         file.budget_bytes = bytes(options.shared_gib);
         auto store = store::open_file_store(file);
         if (!store) return std::move(store).error();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <utility>
 
 #include "engine/seconds.h"
@@ -75,11 +76,12 @@ void BlockTransfer::cancel_load(Ticket ticket) {
     cancelled_.push_back(ticket);
 }
 
-void BlockTransfer::touch(std::vector<kv::BlockKey> keys) {
+bool BlockTransfer::touch(Touch order) {
     const std::lock_guard lock(mutex_);
-    if (touches_.size() >= most_touches) return;
-    touches_.push_back(std::move(keys));
+    if (touches_.size() >= most_touches) return false;
+    touches_.push_back(std::move(order));
     read_wake_.notify_one();
+    return true;
 }
 
 void BlockTransfer::write(Write order) {
@@ -106,7 +108,7 @@ void BlockTransfer::read_loop() {
     std::deque<Loading> loading;
     for (;;) {
         std::deque<Lookup> lookups;
-        std::vector<kv::BlockKey> touched;
+        std::optional<Touch> touched;
         {
             std::unique_lock lock(mutex_);
             read_wake_.wait(lock, [&] {
@@ -130,10 +132,22 @@ void BlockTransfer::read_loop() {
             loading.pop_front();
             if (!load_some(first)) loading.push_back(std::move(first));
         }
-        if (!touched.empty())
-            for (const auto& store : stores_) store->touch(touched, Clock::now() + touch_time);
+        if (touched) touch_all(*touched);
     }
     for (const Loading& l : loading) report(ended(l.order.ticket, store::Get::Outcome::late));
+}
+
+void BlockTransfer::touch_all(const Touch& order) {
+    Report result;
+    result.kind = Report::Kind::touched;
+    result.ticket = order.ticket;
+    for (size_t i = 0; i < stores_.size(); ++i) {
+        const Clock::time_point deadline = Clock::now() + touch_time;
+        stores_[i]->touch(order.keys, deadline);
+        const size_t there = stores_[i]->find(order.keys, deadline);
+        if (there < order.keys.size()) result.runs.push_back({i, static_cast<int32_t>(there)});
+    }
+    report(std::move(result));
 }
 
 // Each block from the nearest store that has it.

@@ -47,6 +47,10 @@ class BlockTransfer {
         std::vector<Run> runs;  // cover the keys
         Clock::time_point deadline;
     };
+    struct Touch {
+        Ticket ticket = 0;
+        std::vector<kv::BlockKey> keys;
+    };
     struct Write {
         store::Put put;                // its bytes are here or in the pool
         std::vector<uint8_t> bytes;    // given back in the report
@@ -58,6 +62,7 @@ class BlockTransfer {
             located,  // `runs`: what was found
             loaded,   // `blocks` more are in memory
             ended,    // the load: nothing of it is written to any more; `outcome` says why, ok if complete
+            touched,  // `runs`: of each store that lacks some of the keys, how many from the first on it has
             written,  // `bytes` are free again; `stored` if a store has the block now
         };
         Kind kind = Kind::located;
@@ -81,7 +86,8 @@ class BlockTransfer {
     void load(Load order);
     void cancel_load(Ticket ticket);  // its end is reported soon
     void write(Write order);
-    void touch(std::vector<kv::BlockKey> keys);
+    // They are used from the pool: stores keep them longer. False: not now, and nothing is reported.
+    bool touch(Touch order);
     std::vector<Report> reports();
 
     static constexpr auto drain_time = std::chrono::seconds(5);
@@ -104,6 +110,7 @@ class BlockTransfer {
     void read_loop();
     void write_loop();
     void answer(const Lookup& order);
+    void touch_all(const Touch& order);
     bool load_some(Loading& loading);  // true: ended
     void report(Report report);
 
@@ -116,7 +123,7 @@ class BlockTransfer {
     std::deque<Lookup> lookups_;
     std::deque<Load> loads_;
     std::vector<Ticket> cancelled_;
-    std::deque<std::vector<kv::BlockKey>> touches_;
+    std::deque<Touch> touches_;
     std::deque<Write> writes_;
     std::vector<Report> reports_;
     bool stopping_ = false;

@@ -67,7 +67,7 @@ class LocalEngine final : public Engine {
     void receive(Clock::time_point until);
     [[maybe_unused]] bool nothing_held() const;
     bool plan_step();
-    void start(Sequence& s);
+    void start(const SequencePtr& sequence);
     SequenceView view(const Sequence& s) const;
     SequenceView waiting_view(const Sequence& s) const;
     Plan decide();

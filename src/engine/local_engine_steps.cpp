@@ -90,7 +90,7 @@ bool LocalEngine::plan_step() {
     for (const SequencePtr& s : admitted) std::erase(waiting_, s);
     for (int32_t index : decision.preempted) running_[static_cast<size_t>(index)] = nullptr;
     std::erase(running_, nullptr);
-    for (const SequencePtr& s : admitted) start(*s);  // before blocks that were found can be evicted
+    for (const SequencePtr& s : admitted) start(s);  // before blocks that were found can be evicted
     for (const SequencePtr& s : admitted) {
         allocate_blocks(*s, s->length() + 1);
         for (int32_t i = 1; i < s->choices; ++i) s->tails.push_back(allocate_block());
@@ -119,7 +119,8 @@ bool LocalEngine::plan_step() {
     return true;
 }
 
-void LocalEngine::start(Sequence& s) {
+void LocalEngine::start(const SequencePtr& sequence) {
+    Sequence& s = *sequence;
     const bool first = !s.started;
     prefixes_.admit(s);
     if (!first) return;
@@ -129,7 +130,7 @@ void LocalEngine::start(Sequence& s) {
     s.misses = prefixes_.misses(s);
     for (size_t why = 0; why < s.misses.size(); ++why)
         counters_.cache_misses_total[why] += static_cast<uint64_t>(s.misses[why]);
-    stored_.started(s);
+    stored_.started(sequence);
     if (s.cached_tokens == 0) return;
     const Chunk cached{s.cached_tokens, 0, 0};
     counters_.cache_seconds_saved_total += times_->seconds({&cached, 1});

@@ -47,9 +47,10 @@ struct Sequence {
     uint64_t tenant_hash = 0;  // for the stores' budgets
     // The search in the stores, while it waits (stored_prefixes.h).
     enum class Search : uint8_t { none, looking, located, loading, done } search = Search::none;
-    uint64_t ticket = 0;        // of the search
-    int32_t searched_from = 0;  // block that it began with
-    int32_t not_loaded = 0;     // blocks that a store has and that were not loaded
+    uint64_t ticket = 0;             // of the search
+    int32_t searched_from = 0;       // block that it began with
+    Clock::time_point search_until;  // it goes on without what has not come by then
+    int32_t not_loaded = 0;          // blocks that a store has and that were not loaded
     CacheMiss why_not_loaded = CacheMiss::late;
     std::vector<kv::BlockId> tails;   // one for each further choice, from admission until they start
     double service = 0;               // estimated seconds to compute what is left of the prompt, alone

@@ -14,6 +14,9 @@ constexpr size_t most_loads = 4;                             // at a time
 constexpr auto lookup_time = std::chrono::milliseconds(50);  // what is not found by then is computed
 constexpr int64_t most_written_bytes = int64_t{64} << 20;    // of copies that are being written
 constexpr int64_t most_written_blocks = 64;
+constexpr auto grace = std::chrono::milliseconds(250);  // after which a store is taken to hang
+constexpr auto again_after = std::chrono::seconds(60);
+constexpr size_t most_written_again = 1 << 16;      // that are remembered
 constexpr double doubted_less = 0.875;              // with each load that is not begun
 constexpr double seconds_per_token_unknown = 1e-3;  // of computing, without a cost model
 
@@ -47,7 +50,7 @@ bool StoredPrefixes::fetch(const SequencePtr& s, int32_t spare, bool others_run)
     using Search = Sequence::Search;
     if (!transfer_) return false;
     if (s->search == Search::none) {
-        if (s->found >= s->usable || s->started)
+        if (s->found >= s->usable || s->started || unresponsive_)
             s->search = Search::done;
         else
             look_up(s);
@@ -58,7 +61,20 @@ bool StoredPrefixes::fetch(const SequencePtr& s, int32_t spare, bool others_run)
         located_.erase(found);
         s->search = Search::done;
     }
-    return s->search != Search::done;
+    return s->search != Search::done && !give_up_waiting(*s);
+}
+
+// A search that takes longer than any deadline: somebody hangs. What is being loaded stays his until he comes back.
+bool StoredPrefixes::give_up_waiting(Sequence& s) {
+    if (Clock::now() < s.search_until) return false;
+    if (const auto load = loads_.find(s.ticket); load != loads_.end())
+        s.not_loaded += static_cast<int32_t>(load->second.table.size() - load->second.ready);
+    s.why_not_loaded = CacheMiss::late;
+    s.search = Sequence::Search::done;
+    looking_.erase(s.ticket);
+    located_.erase(s.ticket);
+    unresponsive_ = true;
+    return true;
 }
 
 void StoredPrefixes::look_up(const SequencePtr& s) {
@@ -66,6 +82,7 @@ void StoredPrefixes::look_up(const SequencePtr& s) {
     s->search = Sequence::Search::looking;
     s->searched_from = s->found;
     looking_.emplace(s->ticket, s);
+    s->search_until = Clock::now() + lookup_time + grace;
     ++counters_.cache_lookups_total;
     const auto keys =
         std::span(s->keys).subspan(static_cast<size_t>(s->found), static_cast<size_t>(s->usable - s->found));
@@ -111,14 +128,21 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
     skip(located, s->found);
     const int32_t wanted = cut_to_worth(*s, located);
     if (wanted == 0) return false;
-    if (loads_.size() >= most_loads) return true;
+    if (loads_.size() >= most_loads) {
+        if (unresponsive_) return false;
+        s->search_until = Clock::now() + grace;  // its turn comes
+        return true;
+    }
     std::vector<kv::BlockId> table = cache_.acquire(prefix(*s), s->found);
     const auto first = static_cast<int32_t>(table.size());
     const int32_t room = cache_.available() - spare;
     const bool fits = first == s->found && room >= wanted;
     if (!fits && (others_run || room <= 0 || first != s->found)) {
         for (kv::BlockId block : table) pool_.release(block);
-        if (others_run && first == s->found) return true;  // room may come
+        if (others_run && first == s->found) {  // room may come
+            s->search_until = Clock::now() + grace;
+            return true;
+        }
         s->not_loaded += wanted;
         s->why_not_loaded = CacheMiss::no_room;
         return false;
@@ -147,6 +171,7 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
                                                      order.keys.size() * kv::block_tokens);
     order.tokens.assign(tokens.begin(), tokens.end());
     s->search = Sequence::Search::loading;
+    s->search_until = order.deadline + grace;
     loads_.emplace(s->ticket, Loading{s, std::move(table), static_cast<size_t>(first), order.runs});
     located_.erase(s->ticket);
     transfer_->load(std::move(order));
@@ -179,8 +204,8 @@ void StoredPrefixes::loaded(Loading& l, int32_t blocks) {
 void StoredPrefixes::ended(Loading& l, store::Get::Outcome outcome) {
     for (kv::BlockId block : l.table) pool_.release(block);  // those in the cache stay there
     Sequence& s = *l.sequence;
-    s.search = Sequence::Search::done;
-    if (outcome != store::Get::Outcome::ok) {
+    const bool waits = std::exchange(s.search, Sequence::Search::done) == Sequence::Search::loading;
+    if (waits && outcome != store::Get::Outcome::ok) {
         s.not_loaded += static_cast<int32_t>(l.table.size() - l.ready);
         s.why_not_loaded = outcome == store::Get::Outcome::late ? CacheMiss::late : CacheMiss::failed;
     }
@@ -192,6 +217,7 @@ void StoredPrefixes::ended(Loading& l, store::Get::Outcome outcome) {
 void StoredPrefixes::receive() {
     if (!transfer_) return;
     for (BlockTransfer::Report& report : transfer_->reports()) {
+        unresponsive_ = unresponsive_ && report.kind == BlockTransfer::Report::Kind::written;
         switch (report.kind) {
             case BlockTransfer::Report::Kind::located: {
                 const auto looking = looking_.find(report.ticket);
@@ -212,6 +238,11 @@ void StoredPrefixes::receive() {
                 const auto load = loads_.find(report.ticket);
                 ended(load->second, report.outcome);
                 loads_.erase(load);
+                break;
+            }
+            case BlockTransfer::Report::Kind::touched: {
+                const auto touched = touched_.extract(report.ticket);
+                for (const BlockTransfer::Run& has : report.runs) write_lacking(*touched.mapped(), has);
                 break;
             }
             case BlockTransfer::Report::Kind::written:
@@ -249,6 +280,20 @@ void StoredPrefixes::offer(const Sequence& s, int32_t index, double seconds) {
     write_more();
 }
 
+// Of what the sequence began with, a store has the first `has.blocks` only.
+void StoredPrefixes::write_lacking(const Sequence& s, const BlockTransfer::Run& has) {
+    const Clock::time_point now = Clock::now();
+    if (written_again_.size() >= most_written_again) written_again_.clear();
+    for (int32_t i = has.blocks; i < s.cached_tokens / kv::block_tokens; ++i) {
+        const kv::BlockId block = cache_.block_of(prefix(s), i);
+        if (block < 0) return;
+        Clock::time_point& last = written_again_[s.keys[static_cast<size_t>(i)]];
+        if (last != Clock::time_point() && now - last < again_after) continue;
+        last = now;
+        queue_write(s, i, block, seconds_to_compute(i, 1), uint32_t{1} << has.store);
+    }
+}
+
 void StoredPrefixes::write_more() {
     const auto bytes = static_cast<int64_t>(pool_.layout().block_bytes);
     const int64_t most = std::clamp<int64_t>(most_written_bytes / bytes, 1, most_written_blocks);
@@ -275,7 +320,8 @@ void StoredPrefixes::write_more() {
         ++counters_.cache_writes_dropped_total;
 }
 
-void StoredPrefixes::started(Sequence& s) {
+void StoredPrefixes::started(const SequencePtr& sequence) {
+    Sequence& s = *sequence;
     if (!transfer_ || s.found == 0) return;
     int32_t rest = s.cached_tokens;  // a load may have brought more than was there in the end
     for (size_t i = 0; i < transfer_->stores(); ++i) {
@@ -284,7 +330,8 @@ void StoredPrefixes::started(Sequence& s) {
         counters_.cache_store_hits_total[i] += static_cast<uint64_t>(s.loaded_tokens[i]);
     }
     const auto keys = std::span(s.keys).first(static_cast<size_t>(s.found));
-    transfer_->touch({keys.begin(), keys.end()});
+    const uint64_t ticket = next_ticket_++;
+    if (transfer_->touch({ticket, {keys.begin(), keys.end()}})) touched_.emplace(ticket, sequence);
 }
 
 std::vector<TierStats> StoredPrefixes::tiers(const EngineStats& stats) const {

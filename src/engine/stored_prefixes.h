@@ -4,6 +4,8 @@
 //   A sequence looks once. What is found is loaded as far as that takes no more than half of the time that computing it would
 //   (by the cost model and the store's speed lately), and no longer than that. Blocks enter the pool's cache as they
 //   come; when the load ends, complete or cut off, the sequence goes on with what is there.
+//   A store that answers nothing, not even late, holds up nobody: who waits goes on, and it is not asked until it answers.
+//   What is used from the pool and lacking in a store (which was down then, or lost it) is written again, once a minute at most.
 //   A block is written once, in the order of computing. It is copied for that, when its turn comes: only so many copies at a
 //   time; the others wait, and are dropped if the pool needs their room first.
 //
@@ -38,7 +40,7 @@ class StoredPrefixes {
     // Block `index` of the sequence has entered the cache; computing it takes so long.
     void offer(const Sequence& s, int32_t index, double seconds);
     // It starts with the first `found` blocks: they stay longer in the stores, too.
-    void started(Sequence& s);
+    void started(const SequencePtr& s);
     // Takes over what the stores have done.
     void receive();
     // No block is referenced from here.
@@ -68,6 +70,8 @@ class StoredPrefixes {
     bool begin_load(const SequencePtr& s, Located& located, int32_t spare, bool others_run);
     void loaded(Loading& loading, int32_t blocks);
     void ended(Loading& loading, store::Get::Outcome outcome);
+    bool give_up_waiting(Sequence& s);
+    void write_lacking(const Sequence& s, const BlockTransfer::Run& has);
     void write_more();
     double seconds_to_compute(int32_t first, int32_t blocks) const;
     void queue_write(const Sequence& s, int32_t index, kv::BlockId block, double seconds, uint32_t stores);
@@ -81,6 +85,9 @@ class StoredPrefixes {
     std::unordered_map<uint64_t, SequencePtr> looking_;
     std::unordered_map<uint64_t, Located> located_;
     std::unordered_map<uint64_t, Loading> loads_;
+    std::unordered_map<uint64_t, SequencePtr> touched_;
+    bool unresponsive_ = false;  // a search had to be given up, and nothing came from the stores since
+    std::unordered_map<kv::BlockKey, Clock::time_point, kv::BlockKeyHash> written_again_;
     struct Waiting {
         kv::BlockId block = -1;
         BlockTransfer::Write order;  // its bytes are those of the block

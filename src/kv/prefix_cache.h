@@ -57,6 +57,11 @@ class PrefixCache {
     // before it is not the one that is here.
     BlockId publish(const Prefix& prefix, int32_t index, std::span<const BlockId> table,
                     double seconds_to_compute);
+    // Where block `index` of the prefix is; -1: not here.
+    BlockId block_of(const Prefix& prefix, int32_t index) const {
+        const Entry* entry = find(prefix, static_cast<size_t>(index));
+        return entry ? entry->block : -1;
+    }
     bool holds(BlockId block) const { return owner_of(block) != nullptr; }
     bool holds(BlockId block, const BlockKey& key) const {
         return holds(block) && owner_of(block)->key == key;

@@ -78,8 +78,9 @@ struct StoreStats {
     uint64_t stored_total = 0, stored_bytes_total = 0;
     uint64_t not_stored_total = 0;  // no room, failed or late
     uint64_t read_total = 0, read_bytes_total = 0;
-    uint64_t missing_total = 0, damaged_total = 0, failed_total = 0;  // of reads
+    uint64_t missing_total = 0, damaged_total = 0, failed_total = 0;  // of reads and look-ups
     uint64_t evicted_total = 0, expired_total = 0;                    // blocks
+    std::string problem;  // of the last failure, for people; empty if nothing is known of it
 };
 
 class BlockStore {

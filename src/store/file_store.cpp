@@ -81,6 +81,9 @@ class FileStore final : public BlockStore {
     void look_at(const fs::path& path, int64_t last_used);
     void clean(bool others);
     bool make_room(int64_t bytes);
+    void make_tenant_room(uint64_t tenant, uint64_t bytes);
+    std::error_code make_folder() const;
+    void drop_deleted(Writing& writing);
     void keep_the_best_of(const SegmentSet::Victim& victim);
     size_t read_run(std::span<Get> items, const SegmentSet::Place& first);
     bool ready_to_write(Writing& writing, kv::Retention retention);
@@ -111,15 +114,37 @@ class FileStore final : public BlockStore {
     StoreStats stats_;
 };
 
-Status FileStore::open() {
+std::error_code FileStore::make_folder() const {
     std::error_code error;
-    fs::create_directories(folder_, error);
-    if (error || ::access(folder_.c_str(), R_OK | W_OK | X_OK) != 0)
-        return Error{ErrorCode::io_error, "the folder of the cache, " + folder_.string() +
-                                              ", cannot be made or written to" +
-                                              (error ? ": " + error.message() : std::string())};
+    if (fs::create_directories(folder_, error) && !options_.others_read)
+        fs::permissions(folder_, fs::perms::owner_all, error);
+    return error;
+}
+
+// The tenant's oldest blocks are found no more, until so many bytes are free of its share.
+void FileStore::make_tenant_room(uint64_t tenant, uint64_t bytes) {
+    while (set_.tenant_bytes(tenant) + bytes > options_.tenant_bytes) {
+        const kv::BlockKey* oldest = set_.oldest_of(tenant);
+        if (!oldest) return;
+        set_.forget(kv::BlockKey(*oldest));
+        ++stats_.evicted_total;
+    }
+}
+
+Status FileStore::open() {
+    std::error_code error = make_folder();
+    if (!error && ::access(folder_.c_str(), R_OK | W_OK | X_OK) != 0)
+        error = {errno, std::generic_category()};
+    if (error)
+        return Error{ErrorCode::io_error, "the folder of the " + options_.name + " cache, " +
+                                              folder_.string() +
+                                              ", cannot be made or written to: " + error.message()};
     look();
     clean(true);
+    if (options_.tenant_bytes > 0) {
+        const std::lock_guard lock(mutex_);
+        for (const uint64_t tenant : set_.tenants()) make_tenant_room(tenant, 0);
+    }
     return {};
 }
 
@@ -411,16 +436,31 @@ void FileStore::keep_the_best_of(const SegmentSet::Victim& victim) {
     commit(writing);
 }
 
+// Somebody has deleted the file that is being written: nobody will find what is in it.
+void FileStore::drop_deleted(Writing& w) {
+    struct stat status{};
+    if (!w.segment || ::fstat(w.file.get(), &status) != 0 || status.st_nlink > 0) return;
+    for (Put* put : std::exchange(w.pending, {})) put->outcome = Put::Outcome::failed;
+    w.file = FileDescriptor(-1);
+    const std::lock_guard lock(mutex_);
+    w.segment->own = false;
+    set_.erase(std::exchange(w.segment, nullptr));
+}
+
 // A segment of the class with room for one more record.
 bool FileStore::ready_to_write(Writing& w, kv::Retention retention) {
     if (w.segment && record_offset(options_.shape, w.records + 1) + 2 * page_bytes > options_.segment_bytes) {
         if (!commit(w)) return false;
         close(w);
     }
+    drop_deleted(w);
     if (w.segment) return true;
     const fs::path path = folder_ / (std::string(to_string(retention)) + "-" + writer_ + "-" +
                                      std::to_string(next_segment_++) + std::string(suffix));
-    const int descriptor = io_->open(path.c_str(), O_RDWR | O_CREAT | O_EXCL, 0644);
+    const mode_t mode = options_.others_read ? 0644 : 0600;
+    int descriptor = io_->open(path.c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
+    if (descriptor < 0 && errno == ENOENT && !make_folder())
+        descriptor = io_->open(path.c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
     if (descriptor < 0) return false;
     w.file = FileDescriptor(descriptor);
     ::flock(descriptor, LOCK_EX | LOCK_NB);  // where there are no locks, nobody takes it over
@@ -512,6 +552,7 @@ void FileStore::close(Writing& w) {
 void FileStore::put(std::span<Put> items, Clock::time_point deadline) {
     if (Clock::now() - cleaned_ > cleaning_interval) {
         cleaned_ = Clock::now();
+        look();  // others may have deleted what is believed to be here
         clean(true);
     }
     const int64_t time = now();
@@ -530,27 +571,28 @@ void FileStore::put(std::span<Put> items, Clock::time_point deadline) {
                 item.outcome = Put::Outcome::present;
                 continue;
             }
-            const auto stride = static_cast<uint64_t>(stride_);
-            while (options_.tenant_bytes > 0 &&
-                   set_.tenant_bytes(item.tenant) + stride > options_.tenant_bytes) {
-                const kv::BlockKey* oldest = set_.oldest_of(item.tenant);
-                if (!oldest) break;
-                const kv::BlockKey key = *oldest;
-                set_.forget(key);
-                ++stats_.evicted_total;
-            }
-            if (options_.tenant_bytes > 0 && stride > options_.tenant_bytes) {
-                item.outcome = Put::Outcome::no_room;
-                continue;
+            if (const auto stride = static_cast<uint64_t>(stride_); options_.tenant_bytes > 0) {
+                if (stride > options_.tenant_bytes) {
+                    item.outcome = Put::Outcome::no_room;
+                    continue;
+                }
+                make_tenant_room(item.tenant, stride);
             }
         }
         if (!make_room(stride_ + 2 * page_bytes)) {
             item.outcome = Put::Outcome::no_room;
+            const std::lock_guard lock(mutex_);
+            stats_.problem =
+                "a block has " + std::to_string(stride_) + " bytes, and there is no room for one";
             continue;
         }
         Writing& writing = writing_of(item.retention);
-        if (!ready_to_write(writing, item.retention) || !append(writing, item, time))
-            item.outcome = errno == ENOSPC || errno == EDQUOT ? Put::Outcome::no_room : Put::Outcome::failed;
+        if (!ready_to_write(writing, item.retention) || !append(writing, item, time)) {
+            const int why = errno;
+            item.outcome = why == ENOSPC || why == EDQUOT ? Put::Outcome::no_room : Put::Outcome::failed;
+            const std::lock_guard lock(mutex_);
+            stats_.problem = std::generic_category().message(why);
+        }
     }
     for (Writing& writing : writing_) commit(writing);
     for (const Put& item : items) count(item);

@@ -14,6 +14,8 @@
 // Who repairs: whoever opens the folder takes over a segment that is not sealed and whose lock is free, since its writer is
 // gone, and seals it behind its last whole record. On file systems without locks it only reads it.
 //
+// The folder may be deleted, in part or whole, by anybody at any time: what was in it is a miss, and it is made again.
+//
 // Failures of single calls end in misses or blocks that are not stored. A block that is damaged is forgotten; its bytes
 // go with its segment.
 #pragma once
@@ -32,7 +34,10 @@ struct FileStoreOptions {
     std::filesystem::path folder;
     BlockShape shape;
     uint64_t budget_bytes = uint64_t{16} << 30;  // of the folder, all models together
-    uint64_t tenant_bytes = 0;  // of each tenant's blocks of this model; 0: no limit of its own
+    // Of each tenant's blocks of this model that are found; 0: no limit of its own. The bytes of older ones are given back when
+    // their segment goes.
+    uint64_t tenant_bytes = 0;
+    bool others_read = false;  // files get the usual mode; else only their owner may read them
     int64_t segment_bytes = int64_t{64} << 20;  // a segment is full then
     bool sync = true;  // wait until blocks are on the disk; else they survive the process only
     std::string name = "disk";

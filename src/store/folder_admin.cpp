@@ -83,16 +83,21 @@ Result<SegmentCheck> check_segment(const SegmentInfo& segment) {
     return check;
 }
 
-uint64_t delete_segments(const std::vector<SegmentInfo>& segments,
-                         const std::function<bool(const SegmentInfo&)>& which) {
-    uint64_t bytes = 0;
+Deleted delete_segments(const std::vector<SegmentInfo>& segments,
+                        const std::function<bool(const SegmentInfo&)>& which) {
+    Deleted result;
     for (const SegmentInfo& segment : segments) {
         if (!which(segment)) continue;
-        const FileDescriptor file(::open(segment.path.c_str(), O_RDONLY | O_CLOEXEC));
-        if (file.get() < 0 || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
-        if (::unlink(segment.path.c_str()) == 0) bytes += segment.bytes;
+        const FileDescriptor file(::open(segment.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+        if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+            result.in_use_bytes += segment.bytes;
+        else if (::unlink(segment.path.c_str()) == 0)
+            result.bytes += segment.bytes;
+        else if (errno != ENOENT && result.failure.message.empty())
+            result.failure = {ErrorCode::io_error, segment.path.string() + " cannot be deleted: " +
+                                                       std::generic_category().message(errno)};
     }
-    return bytes;
+    return result;
 }
 
 }  // namespace deepinfer::store

@@ -33,8 +33,13 @@ struct SegmentCheck {
 // Reads everything of a segment and compares all checksums. Error: of reading it.
 Result<SegmentCheck> check_segment(const SegmentInfo& segment);
 
-// Deletes segments for which `which` says so, but those that a process is writing. Returns how many bytes.
-uint64_t delete_segments(const std::vector<SegmentInfo>& segments,
-                         const std::function<bool(const SegmentInfo&)>& which);
+struct Deleted {
+    uint64_t bytes = 0;
+    uint64_t in_use_bytes = 0;  // that a process is writing: they stay
+    Error failure;              // of the first file that could not be deleted; no message: there was none
+};
+// Deletes segments for which `which` says so, but those that a process is writing.
+Deleted delete_segments(const std::vector<SegmentInfo>& segments,
+                        const std::function<bool(const SegmentInfo&)>& which);
 
 }  // namespace deepinfer::store

@@ -25,6 +25,13 @@ class RedisRouter {
     // node failed, or the time was over. Redirections are followed, a few times: one that is left is an error like others.
     std::vector<RedisReply> run(std::span<const RedisCommand> commands, Clock::time_point deadline);
 
+    // Why a node failed last; empty: none has.
+    std::string problem() const {
+        for (const auto& [name, connection] : nodes_)
+            if (!connection.problem().empty()) return connection.problem();
+        return {};
+    }
+
   private:
     using Node = std::map<RedisNode, RedisConnection>::value_type;
     struct Way {  // of a command

@@ -45,7 +45,13 @@ RedisConnection::~RedisConnection() {
 }
 
 // After a failure nothing is known of what the server still sends: the connection ends.
-void RedisConnection::drop() {
+void RedisConnection::drop(std::string_view why) {
+    if (!why.empty())
+        problem_ = why;
+    else if (context_ && context_->err)
+        problem_ = context_->errstr;
+    else
+        problem_ = "no answer in time, or the connection was closed";
     if (context_) redisFree(context_);
     context_ = nullptr;
     std::string().swap(out_);
@@ -74,7 +80,12 @@ bool RedisConnection::connect(Clock::time_point deadline) {
     const bool accepted = context_ && std::ranges::all_of(pipeline.replies, [](const RedisReply& reply) {
                               return reply && reply->type != REDIS_REPLY_ERROR;
                           });
-    if (context_ && !accepted) drop();
+    if (context_ && !accepted) {
+        const auto refusal = std::ranges::find_if(
+            pipeline.replies, [](const RedisReply& r) { return r && r->type == REDIS_REPLY_ERROR; });
+        drop(refusal != pipeline.replies.end() ? std::string_view((*refusal)->str, (*refusal)->len)
+                                               : std::string_view());
+    }
     return accepted;
 }
 

@@ -47,6 +47,8 @@ class RedisConnection {
     // Whether there is a connection, then; it is made if there was none.
     bool connect(Clock::time_point deadline);
     // It does not answer, or answers with errors of the connection: calls come back at once for a while.
+    // Why it failed last, in the words of the system or the server; empty: it has not.
+    const std::string& problem() const { return problem_; }
     bool resting() const { return Clock::now() < rest_until_; }
 
   private:
@@ -56,13 +58,14 @@ class RedisConnection {
     bool take(std::string_view bytes, RedisPipeline& pipeline);
     bool done(const RedisPipeline& pipeline) const { return answered_ == pipeline.commands.size(); }
     bool send_some();
-    void drop();
+    void drop(std::string_view why = {});
 
     const RedisAddress address_;
     const double connect_seconds_;
     const size_t most_reply_bytes_;
     redisContext* context_ = nullptr;
     int failures_ = 0;
+    std::string problem_;
     Clock::time_point rest_until_{};
 
     // Of the pipeline that is on its way:

@@ -49,6 +49,25 @@ std::string take_node(std::string_view& list, RedisNode& node) {
     return {};
 }
 
+// nullopt: a '%' that is not followed by the number of a byte other than 0.
+std::optional<std::string> percent_decoded(std::string_view text) {
+    std::string result;
+    for (size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '%') {
+            result += text[i];
+            continue;
+        }
+        unsigned byte = 0;
+        const std::string_view digits = text.substr(i + 1, 2);
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+        if (digits.size() < 2 || error != std::errc() || end != digits.data() + 2 || byte == 0)
+            return std::nullopt;
+        result += static_cast<char>(byte);
+        i += 2;
+    }
+    return result;
+}
+
 class RedisStore final : public BlockStore {
   public:
     explicit RedisStore(const RedisStoreOptions& options)
@@ -79,6 +98,17 @@ class RedisStore final : public BlockStore {
     bool get_some(std::span<Get> items, Clock::time_point deadline);
     void put_some(std::span<Put> items, Clock::time_point deadline);
     Get::Outcome take(const Get& item, const redisReply* reply, Clock::time_point deadline);
+    void note_problem(const RedisRouter& router, const redisReply* reply) {
+        std::string problem = reply && reply->type == REDIS_REPLY_ERROR ? std::string(reply->str, reply->len)
+                                                                        : router.problem();
+        const std::lock_guard lock(mutex_);
+        if (!problem.empty()) stats_.problem = std::move(problem);
+    }
+    void note_failure(const RedisRouter& router, const redisReply* reply) {
+        note_problem(router, reply);
+        const std::lock_guard lock(mutex_);
+        ++stats_.failed_total;
+    }
     void remember(const kv::BlockKey& key, kv::Retention retention) {
         const std::lock_guard lock(mutex_);
         if (known_.size() >= most_known) known_.clear();
@@ -104,9 +134,13 @@ size_t RedisStore::find(std::span<const kv::BlockKey> keys, Clock::time_point de
         commands.reserve(names.size());
         for (const std::string& name : names) commands.push_back({"EXISTS", name});
         const std::vector<RedisReply> replies = reading_.run(commands, deadline);
-        for (size_t i = 0; i < replies.size(); ++i)
-            if (!replies[i] || replies[i]->type != REDIS_REPLY_INTEGER || replies[i]->integer != 1)
+        for (size_t i = 0; i < replies.size(); ++i) {
+            if (!replies[i] || replies[i]->type != REDIS_REPLY_INTEGER) {
+                note_failure(reading_, replies[i].get());
                 return first + i;
+            }
+            if (replies[i]->integer != 1) return first + i;
+        }
     }
     return keys.size();
 }
@@ -207,6 +241,7 @@ void RedisStore::put_some(std::span<Put> items, Clock::time_point deadline) {
     for (size_t k = 0; k < sent.size(); ++k) {
         Put& item = items[sent[k]];
         const redisReply* reply = replies[k].get();
+        if (!reply || reply->type == REDIS_REPLY_ERROR) note_problem(writing_, reply);
         if (!reply) continue;
         const std::string_view said(reply->str ? reply->str : "", reply->str ? reply->len : 0);
         item.outcome = reply->type == REDIS_REPLY_STATUS ? Put::Outcome::stored
@@ -259,14 +294,20 @@ Result<RedisAddress> parse_redis_url(const std::string& url) {
     }
     if (url.starts_with("rediss://"))
         return Error{ErrorCode::unsupported, "TLS (rediss://) is not supported: use a tunnel"};
-    if (!url.starts_with("redis://")) return wrong("does not begin with redis:// or unix://");
-    std::string_view rest = std::string_view(url).substr(8);
+    if (!url.starts_with("redis://") && !url.starts_with("valkey://"))
+        return wrong("does not begin with redis://, valkey:// or unix://");
+    std::string_view rest = std::string_view(url).substr(url.find("//") + 2);
     if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
         const std::string_view who = rest.substr(0, at);
         const size_t colon = who.find(':');
         if (colon == std::string_view::npos) return wrong("has a user without a password");
-        address.user = who.substr(0, colon);
-        address.password = who.substr(colon + 1);
+        const auto user = percent_decoded(who.substr(0, colon)),
+                   password = percent_decoded(who.substr(colon + 1));
+        if (!user || !password)
+            return wrong(
+                "has a user or password with a '%' that two hexadecimal digits do not follow (%25 is '%')");
+        address.user = *user;
+        address.password = *password;
         rest.remove_prefix(at + 1);
     }
     if (const size_t slash = rest.find('/'); slash != std::string_view::npos) {

@@ -37,7 +37,8 @@ struct RedisAddress {
     int database = 0;
 };
 constexpr size_t most_url_bytes = 1024;
-// redis://[[user]:password@]host[:port][,host[:port]]...[/database] or unix:///path. Several hosts are nodes of a cluster, which has
+// redis://[[user]:password@]host[:port][,host[:port]]...[/database] (or valkey://, the same) or unix:///path. User and
+// password are percent-decoded. Several hosts are nodes of a cluster, which has
 // no database but 0. Error: invalid_argument, which says what is wrong; it does not repeat the password.
 Result<RedisAddress> parse_redis_url(const std::string& url);
 

@@ -67,6 +67,12 @@ uint64_t SegmentSet::tenant_bytes(uint64_t tenant) const {
     return found == tenants_.end() ? 0 : found->second.blocks * static_cast<uint64_t>(record_bytes_);
 }
 
+std::vector<uint64_t> SegmentSet::tenants() const {
+    std::vector<uint64_t> result;
+    for (const auto& [tenant, blocks] : tenants_) result.push_back(tenant);
+    return result;
+}
+
 const kv::BlockKey* SegmentSet::oldest_of(uint64_t tenant) {
     std::deque<kv::BlockKey>& stored = tenants_[tenant].stored;
     while (!stored.empty() && !places_.contains(stored.front())) stored.pop_front();

@@ -57,6 +57,7 @@ class SegmentSet {
     uint64_t blocks() const { return places_.size(); }
     int64_t bytes() const;  // of these and of the other files
     uint64_t tenant_bytes(uint64_t tenant) const;
+    std::vector<uint64_t> tenants() const;
     // The block of the tenant that was stored first, and can still be found. Null if there is none.
     const kv::BlockKey* oldest_of(uint64_t tenant);
 

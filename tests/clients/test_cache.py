@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 
 import openai
 import pytest
@@ -82,3 +83,15 @@ def test_hints_do_not_lower_what_is_found(own_server, tmp_path):
     for hints in ({"user": "somebody"}, {"metadata": {"session": "7"}}, {"prompt_cache_key": "mine"},
                   {"safety_identifier": "x"}):
         assert cached(**hints) == found, hints
+
+
+def test_the_folder_may_be_deleted_under_a_server(own_server, tmp_path):
+    folder = tmp_path / "cache"
+    options = ("--cache-dir", str(folder))
+    server = own_server(*options)
+    ask(server, text(6, 300))
+    shutil.rmtree(folder)
+    tokens, _, _, first = ask(server, text(7, 300))
+    server.stop()
+    server = own_server(*options)
+    assert ask(server, text(7, 300)) == (tokens, full_blocks(tokens), {"memory": 0, "disk": full_blocks(tokens)}, first)

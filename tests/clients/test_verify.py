@@ -77,3 +77,13 @@ def test_other_kinds_of_blocks_find_nothing(tmp_path):
         assert run.returncode == 0, run.stdout + run.stderr
     folders = [entry for entry in tmp_path.iterdir() if entry.is_dir()]
     assert len(folders) == 2  # one for each kind
+
+
+@pytest.mark.parametrize("options, said", [
+    (["--cache-url", "redis://127.0.0.1:1"], "nothing came from the store"),
+    (["--context", "50"], "Nothing was compared"),
+])
+def test_what_was_not_checked_is_not_said_to_be_good(options, said):
+    run = subprocess.run([BINARY, "verify", "--model", ORACLE / "llama", "--conversations", "2", *options], capture_output=True,
+                         text=True, timeout=300)
+    assert run.returncode == 1 and said in run.stdout

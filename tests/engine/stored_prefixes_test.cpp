@@ -281,6 +281,57 @@ TEST(StoredPrefixes, CancelledWhileItsBlocksAreLoaded) {
     EXPECT_TRUE(bench->quiet());
 }
 
+// What a store lost, or never got since it was down, is written again when it is used from the pool.
+TEST(StoredPrefixes, WhatAStoreLacksIsWrittenAgain) {
+    auto contents = std::make_shared<MapStoreContents>();
+    const auto bench = make_bench({contents});
+    Request request = prompt_of(10 * block + 1, 60);
+    request.retention = Retention::none;
+    run(*bench, request);
+    EXPECT_EQ(contents->puts, 0);
+    request.retention = Retention::chat;
+    EXPECT_EQ(run(*bench, request).cached_tokens, 10 * block);
+    const auto stored = [&](size_t count) {
+        for (int i = 0; i < 2000; ++i) {
+            {
+                const std::lock_guard lock(contents->mutex);
+                if (contents->blocks.size() == count) return true;
+            }
+            std::this_thread::sleep_for(1ms);
+        }
+        return false;
+    };
+    EXPECT_TRUE(stored(10));
+    EXPECT_EQ(contents->puts, 10);
+    run(*bench, request);
+    EXPECT_TRUE(bench->quiet());
+    EXPECT_EQ(contents->puts, 10) << "it has them";
+    EXPECT_EQ(run(*make_bench({contents}), request).loaded_tokens[0], 10 * block);
+}
+
+// A store that does not come back from a call: nobody waits for it, and when it does, it is used again.
+TEST(StoredPrefixes, AStoreThatHangsHoldsNobodyUp) {
+    auto contents = std::make_shared<MapStoreContents>();
+    std::vector<Request> requests;
+    for (unsigned i = 0; i < 8; ++i) requests.push_back(prompt_of(4 * block + 1, 70 + i));
+    {
+        const auto bench = make_bench({contents});
+        for (const Request& request : requests) run(*bench, request);
+    }
+    const auto bench = make_bench({contents});
+    contents->hangs = true;
+    const auto begin = Clock::now();
+    const Finish first = run(*bench, requests[0]);
+    EXPECT_EQ(first.cached_tokens, 0);
+    EXPECT_LT(Clock::now() - begin, 5s);
+    for (int i = 1; i < 6; ++i) EXPECT_EQ(run(*bench, requests[static_cast<size_t>(i)]).cached_tokens, 0);
+    EXPECT_LT(Clock::now() - begin, 6s);
+    contents->hangs = false;
+    std::this_thread::sleep_for(100ms);  // it answers what it was asked
+    EXPECT_TRUE(bench->quiet());
+    EXPECT_EQ(run(*bench, requests[6]).loaded_tokens[0], 4 * block);
+}
+
 // Without a store, what left the pool is known to have been there.
 TEST(StoredPrefixes, WhyNothingWasFound) {
     const auto bench = make_bench({}, 24);

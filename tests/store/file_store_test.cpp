@@ -125,6 +125,9 @@ TEST(FileStore, ATenantHasItsShareOnly) {
     EXPECT_EQ(store->find(theirs.keys, soon()), 4u);
     EXPECT_EQ(store->find(mine.keys, soon()), 0u);  // the oldest went, which is its beginning
     EXPECT_EQ(store->find(std::span(mine.keys).subspan(5), soon()), 5u);
+    const auto again = open(options);
+    EXPECT_EQ(again->stats().blocks, 9u) << "the share is kept after a restart, too";
+    EXPECT_EQ(again->find(std::span(mine.keys).subspan(5), soon()), 5u);
 }
 
 TEST(FileStore, FoldersThatCannotBeUsedAreErrors) {
@@ -396,6 +399,28 @@ TEST(FileStore, KilledAtAnyPoint) {
     }
     std::printf("%d rounds: %d processes died, %d of them with blocks stored\n", rounds, died, repaired);
     EXPECT_GT(died, rounds / 3);
+}
+
+// Files, or the folder with them, go while a process writes: it begins new ones, and what it says is there is there.
+TEST(FileStore, TheFolderMayBeDeletedAtAnyTime) {
+    for (const bool whole : {true, false}) {
+        const Folder folder;
+        const FileStoreOptions options = options_for(folder);
+        const auto store = open(options);
+        const TestBlocks before(options.shape, 1, 5), after(options.shape, 2, 20);
+        EXPECT_EQ(stored(*store, before.puts(0, 5)), 5u);
+        EXPECT_EQ(fs::status(folder.segments().at(0)).permissions(), fs::perms(0600));
+        if (whole)
+            fs::remove_all(folder.path);
+        else
+            fs::remove(folder.segments().at(0));
+        EXPECT_EQ(readable(*store, before, 0, 5), 0u);
+        EXPECT_EQ(stored(*store, after.puts(0, 20)), 20u);
+        EXPECT_EQ(readable(*store, after, 0, 20), 20u);
+        EXPECT_EQ(readable(*open(options), after, 0, 20), 20u);
+        EXPECT_EQ(stored(*store, before.puts(0, 5)), 5u);
+        EXPECT_EQ(readable(*store, before, 0, 5), 5u);
+    }
 }
 
 // Another process on the same folder, at the same time.

@@ -44,11 +44,14 @@ TEST(RedisStore, Addresses) {
     EXPECT_EQ(parsed("redis://:secret@host").password, "secret");
     EXPECT_EQ(parsed("redis://me:se:c@ret@host").password, "se:c@ret");
     EXPECT_EQ(parsed("redis://me:x@host").user, "me");
+    EXPECT_EQ(parsed("valkey://a%40b:s3%3Ac%2f%25@host:1").password, "s3:c/%");
+    EXPECT_EQ(parsed("valkey://a%40b:s3%3Ac%2f%25@host:1").user, "a@b");
     EXPECT_EQ(parsed("unix:///run/redis.sock").path, "/run/redis.sock");
     for (const char* wrong :
          {"", "host", "http://host", "redis://", "redis://:6379", "redis://host:", "redis://host:0",
           "redis://host:65536", "redis://host:1x", "redis://host/x", "redis://host/-1", "redis://[::1",
-          "redis://me@host", "unix://relative", "redis://[]:1"})
+          "redis://me@host", "redis://:a%@host", "redis://:a%2@host", "redis://:a%zz@host",
+          "redis://:a%00@host", "unix://relative", "redis://[]:1"})
         EXPECT_FALSE(parse_redis_url(wrong).ok()) << wrong;
     EXPECT_EQ(parse_redis_url("rediss://host").error().code, ErrorCode::unsupported);
     EXPECT_EQ(parse_redis_url("redis://me:secret@host:x").error().message.find("secret"), std::string::npos);
@@ -128,7 +131,11 @@ TEST(RedisStore, PasswordsAndDatabases) {
     RedisServer server({"--requirepass", "secret"});
     const TestBlocks blocks(test_shape(), 1, 2);
     EXPECT_EQ(stored(*open(server.url()), blocks.puts(0, 2)), 0u);
-    EXPECT_EQ(stored(*open(server.url(":wrong@")), blocks.puts(0, 2)), 0u);
+    const auto refused = open(server.url(":wrong@"));
+    EXPECT_EQ(stored(*refused, blocks.puts(0, 2)), 0u);
+    EXPECT_NE(refused->stats().problem.find("WRONGPASS"), std::string::npos) << refused->stats().problem;
+    EXPECT_EQ(refused->find(blocks.keys, soon()), 0u);
+    EXPECT_EQ(refused->stats().failed_total, 1u);
     EXPECT_EQ(stored(*open(server.url(":secret@")), blocks.puts(0, 2)), 2u);
     EXPECT_EQ(stored(*open(server.url("default:secret@")), blocks.puts(0, 2)), 0u);  // are there
     EXPECT_EQ(open(server.url(":secret@") + "/5")->find(blocks.keys, soon()), 0u);

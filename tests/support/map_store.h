@@ -22,6 +22,7 @@ struct MapStoreContents {
     std::mutex mutex;
     std::map<kv::BlockKey, Block> blocks;
     std::atomic<int64_t> delay_us{0};     // of every call
+    std::atomic<bool> hangs{false};       // calls that read wait as long as this is so
     std::atomic<int32_t> fail_gets{0};    // of a thousand blocks
     std::atomic<int32_t> fail_puts{0};    // of a thousand blocks
     std::atomic<int32_t> damage_gets{0};  // of a thousand blocks: reported as damaged, with other bytes
@@ -35,6 +36,7 @@ class MapStore final : public BlockStore {
 
     std::string name() const override { return name_; }
     size_t find(std::span<const kv::BlockKey> keys, Clock::time_point deadline) override {
+        hang();
         wait(deadline);
         ++c_->finds;
         std::lock_guard lock(c_->mutex);
@@ -43,6 +45,7 @@ class MapStore final : public BlockStore {
         return n;
     }
     void get(std::span<Get> items, Clock::time_point deadline) override {
+        hang();
         bool stopped = false;
         for (Get& item : items) {
             item.outcome = Get::Outcome::late;
@@ -102,6 +105,9 @@ class MapStore final : public BlockStore {
     void wait(Clock::time_point deadline) const {
         if (const auto us = c_->delay_us.load(); us > 0)
             std::this_thread::sleep_until(std::min(deadline, Clock::now() + std::chrono::microseconds(us)));
+    }
+    void hang() const {
+        while (c_->hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     // Pseudo-random, the same in every run.
     bool chance(int32_t of_a_thousand) {
