@@ -8,6 +8,7 @@
 
 #include "store/file_store.h"
 #include "support/engine_bench.h"
+#include "support/folder.h"
 
 namespace deepinfer::engine {
 namespace {
@@ -19,20 +20,7 @@ using testing::Times;
 
 constexpr int32_t block = kv::block_tokens;
 
-struct Folder {
-    Folder() {
-        char name[] = "/tmp/stored_files_XXXXXX";
-        path = ::mkdtemp(name);
-    }
-    ~Folder() { fs::remove_all(path); }
-    std::vector<fs::path> segments() const {
-        std::vector<fs::path> result;
-        for (const auto& file : fs::recursive_directory_iterator(path))
-            if (file.is_regular_file()) result.push_back(file.path());
-        return result;
-    }
-    fs::path path;
-};
+using testing::Folder;
 
 // An engine as another process would have it: with a pool of its own, on the same folder.
 std::unique_ptr<EngineBench> engine_on(const Folder& folder, int32_t blocks = 200,
@@ -135,7 +123,7 @@ TEST(StoredFiles, DamagedFilesAreMissesAndNothingElse) {
             const auto bench = engine_on(folder);
             for (const auto& prompt : prompts) run(*bench, prompt);
         }
-        for (const fs::path& path : folder.segments()) {
+        for (const fs::path& path : folder.files()) {
             const auto size = fs::file_size(path);
             if (damage == Damage::removed) fs::remove(path);
             if (damage == Damage::emptied) fs::resize_file(path, 0);

@@ -10,27 +10,14 @@
 #include "conformance.h"
 #include "faulty_io.h"
 #include "store/segment.h"
+#include "support/folder.h"
 
 namespace deepinfer::store {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Folder {
-    Folder() {
-        char name[] = "/tmp/file_store_XXXXXX";
-        path = ::mkdtemp(name);
-    }
-    ~Folder() { fs::remove_all(path); }
-    std::vector<fs::path> segments() const {
-        std::vector<fs::path> result;
-        for (const auto& file : fs::recursive_directory_iterator(path))
-            if (file.is_regular_file()) result.push_back(file.path());
-        std::ranges::sort(result);
-        return result;
-    }
-    fs::path path;
-};
+using deepinfer::testing::Folder;
 
 FileStoreOptions options_for(const Folder& folder) {
     FileStoreOptions options;
@@ -80,7 +67,7 @@ TEST(FileStore, AnotherModelFindsNothing) {
     options.shape = test_shape(2);
     EXPECT_EQ(open(options)->find(blocks.keys, soon()), 0u);
     // Even if its file is put into the other's folder.
-    const fs::path file = folder.segments().at(0);
+    const fs::path file = folder.files().at(0);
     fs::copy(file, folder.path / options.shape.fingerprint.hex() / file.filename());
     EXPECT_EQ(open(options)->find(blocks.keys, soon()), 0u);
 }
@@ -99,7 +86,7 @@ TEST(FileStore, EvictsTheLeastWorthAndNeverMoreThanTheBudget) {
         // The third is dear to compute, and used; all others are cheap.
         EXPECT_EQ(stored(*store, sequences.back().puts(0, 4, kv::Retention::chat, 0, s == 2 ? 100 : 1)), 4u);
         uint64_t there = 0;
-        for (const fs::path& file : folder.segments()) there += fs::file_size(file);
+        for (const fs::path& file : folder.files()) there += fs::file_size(file);
         EXPECT_LE(there, options.budget_bytes);
     }
     EXPECT_GT(store->stats().evicted_total, 20u);
@@ -150,7 +137,7 @@ TEST(FileStore, FilesThatAreNotWhole) {
         const Folder folder;
         const FileStoreOptions options = options_for(folder);
         stored(*open(options), blocks.puts(0, 9));
-        const fs::path file = folder.segments().at(0);
+        const fs::path file = folder.files().at(0);
         fs::resize_file(file, static_cast<uintmax_t>(bytes));
         const auto store = open(options);
         const auto expected = static_cast<size_t>(
@@ -169,7 +156,7 @@ TEST(FileStore, AFlippedBitIsAMiss) {
     const FileStoreOptions options = options_for(folder);
     const TestBlocks blocks(test_shape(), 1, 4);
     stored(*open(options), blocks.puts(0, 4));
-    const fs::path file = folder.segments().at(0);
+    const fs::path file = folder.files().at(0);
     std::ifstream in(file, std::ios::binary);
     const std::string good((std::istreambuf_iterator<char>(in)), {});
     std::vector<size_t> places;
@@ -390,7 +377,7 @@ TEST(FileStore, KilledAtAnyPoint) {
         repaired += stored_blocks > 0 && WEXITSTATUS(status) == 9;
         // Everything in the folder is known, so that it can be evicted.
         uint64_t bytes = 0;
-        for (const fs::path& file : folder.segments()) bytes += fs::file_size(file);
+        for (const fs::path& file : folder.files()) bytes += fs::file_size(file);
         EXPECT_EQ(store->stats().bytes, bytes) << "round " << round;
         // And it goes on working.
         const TestBlocks more(options.shape, 99, 3);
@@ -409,11 +396,11 @@ TEST(FileStore, TheFolderMayBeDeletedAtAnyTime) {
         const auto store = open(options);
         const TestBlocks before(options.shape, 1, 5), after(options.shape, 2, 20);
         EXPECT_EQ(stored(*store, before.puts(0, 5)), 5u);
-        EXPECT_EQ(fs::status(folder.segments().at(0)).permissions(), fs::perms(0600));
+        EXPECT_EQ(fs::status(folder.files().at(0)).permissions(), fs::perms(0600));
         if (whole)
             fs::remove_all(folder.path);
         else
-            fs::remove(folder.segments().at(0));
+            fs::remove(folder.files().at(0));
         EXPECT_EQ(readable(*store, before, 0, 5), 0u);
         EXPECT_EQ(stored(*store, after.puts(0, 20)), 20u);
         EXPECT_EQ(readable(*store, after, 0, 20), 20u);
@@ -467,7 +454,7 @@ TEST(FileStore, BlocksOfALivingWriterAreNotTakenOver) {
     const auto reader = open(options);
     EXPECT_EQ(readable(*reader, blocks, 0, 3), 3u);
     EXPECT_EQ(stored(*writer, blocks.puts(3, 3)), 3u);
-    EXPECT_EQ(folder.segments().size(), 1u);  // the same one still
+    EXPECT_EQ(folder.files().size(), 1u);  // the same one still
     EXPECT_EQ(readable(*writer, blocks, 0, 6), 6u);
 }
 
@@ -478,7 +465,7 @@ TEST(FileStore, ASegmentDeletedByAnotherIsAMiss) {
     stored(*open(options), blocks.puts(0, 6));
     const auto store = open(options);
     EXPECT_EQ(readable(*store, blocks, 0, 2), 2u);
-    fs::remove(folder.segments().at(0));
+    fs::remove(folder.files().at(0));
     const auto outcomes = get(*store, blocks, 0, 6);
     EXPECT_EQ(outcomes[0], Get::Outcome::missing);
     EXPECT_EQ(store->find(blocks.keys, soon()), 0u);
