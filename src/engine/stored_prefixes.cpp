@@ -160,7 +160,7 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
     }
     if (wanted > room) s->not_loaded += wanted - room, s->why_not_loaded = CacheMiss::no_room;
     for (int32_t i = 0; i < std::min(wanted, room); ++i) {
-        const auto at = static_cast<size_t>(first + i);
+        const auto at = static_cast<size_t>(first) + static_cast<size_t>(i);
         table.push_back(cache_.allocate());
         assert(table.back() >= 0);
         assert(at < static_cast<size_t>(s->usable));
