@@ -140,7 +140,7 @@ struct Totals {
 };
 
 // Says where an arm differs from the first.
-Totals compare(const Arm& arm, const Arm& first, bool say = true) {
+Totals compare(const Arm& arm, const Arm& first) {
     Totals totals;
     for (size_t c = 0; c < first.conversations.size(); ++c) {
         const Conversation &mine = arm.conversations[c], &wanted = first.conversations[c];
@@ -153,7 +153,7 @@ Totals compare(const Arm& arm, const Arm& first, bool say = true) {
                 for (const int32_t tokens : mine[t].loaded_tokens) totals.loaded += tokens;
             }
             if (same) continue;
-            if (++totals.different <= 3 && say)
+            if (++totals.different <= 3)
                 std::printf("  %s: conversation %zu, turn %zu differs (%d of %d prompt tokens were cached)\n",
                             arm.name.c_str(), c, t, t < mine.size() ? mine[t].cached_tokens : 0,
                             t < mine.size() ? mine[t].prompt_tokens : 0);
@@ -165,9 +165,8 @@ Totals compare(const Arm& arm, const Arm& first, bool say = true) {
 int report(const std::vector<Arm>& arms) {
     bool good = true, unchecked = false;
     size_t turns = 0;
-    // Conversations too short for a block find nothing anywhere.
-    const bool any_loaded = std::ranges::any_of(
-        arms, [&](const Arm& arm) { return arm.failure.empty() && compare(arm, arm, false).cached > 0; });
+    int64_t cached = 0;
+    std::vector<const Arm*> nothing_loaded;
     std::printf("%-16s %6s %10s %8s %8s %9s %10s\n", "arm", "turns", "prompt", "cached", "stored", "seconds",
                 "different");
     for (const Arm& arm : arms) {
@@ -183,12 +182,15 @@ int report(const std::vector<Arm>& arms) {
                     100 * static_cast<double>(t.loaded) / all, arm.seconds, t.different);
         good = good && t.different == 0;
         turns += t.turns;
-        if (arm.stored && t.loaded == 0 && any_loaded) {
-            std::printf(
-                "  %s: nothing came from the store, so it was not checked: is it there, and has it room?\n",
-                arm.name.c_str());
-            unchecked = true;
-        }
+        cached += t.cached;
+        if (arm.stored && t.loaded == 0) nothing_loaded.push_back(&arm);
+    }
+    for (const Arm* arm : nothing_loaded) {
+        if (cached == 0) break;  // conversations too short for a block find nothing anywhere
+        std::printf(
+            "  %s: nothing came from the store, so it was not checked: is it there, and has it room?\n",
+            arm->name.c_str());
+        unchecked = true;
     }
     for (const Conversation& conversation : arms.front().conversations)
         for (const TurnResult& turn : conversation)

@@ -89,7 +89,7 @@ Deleted delete_segments(const std::vector<SegmentInfo>& segments,
     for (const SegmentInfo& segment : segments) {
         if (!which(segment)) continue;
         const FileDescriptor file(::open(segment.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-        if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
             result.in_use_bytes += segment.bytes;
         else if (::unlink(segment.path.c_str()) == 0)
             result.bytes += segment.bytes;
