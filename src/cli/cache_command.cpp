@@ -55,7 +55,10 @@ int list(const CacheOptions& options) {
         std::printf("%-34s %-6s %8llu %10s %10s %8s\n", s.fingerprint.c_str(),
                     std::string(kv::to_string(s.retention)).c_str(),
                     static_cast<unsigned long long>(s.blocks), format_bytes(s.bytes).c_str(),
-                    age(s.last_used).c_str(), s.sealed ? "sealed" : "open");
+                    age(s.last_used).c_str(),
+                    s.sealed   ? "sealed"
+                    : s.in_use ? "open"
+                               : "left");
     }
     return 0;
 }
@@ -117,7 +120,7 @@ int remove(const CacheOptions& options, bool everything) {
     if (!all) return fail(all.error());
     const int64_t now = std::time(nullptr);
     const store::Deleted deleted = store::delete_segments(*all, [&](const store::SegmentInfo& s) {
-        return everything || (s.problem.empty() && s.last_used + kv::lifetime(s.retention).count() < now);
+        return everything || s.last_used + kv::lifetime(s.retention).count() < now;
     });
     std::printf("%s deleted\n", format_bytes(deleted.bytes).c_str());
     if (deleted.in_use_bytes > 0)
@@ -140,7 +143,9 @@ void add_cache_command(CLI::App& app, ExitStatus& exit) {
                         "only this model: the beginning of its name in `cache ls`");
         sub->callback([options, &exit, run] { exit.code = run(*options); });
     };
-    add("ls", "List the segments", list);
+    add("ls",
+        "List the segments: sealed, open (being written) or left (by a process that died; read all the same)",
+        list);
     add("stat", "Sum up by model and class", stat);
     add("verify", "Read everything and compare all checksums; exit code 1 if anything is damaged", verify);
     add("gc", "Delete what has expired", [](const CacheOptions& o) { return remove(o, false); });

@@ -216,6 +216,8 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options) {
 }
 
 Result<LoadedModel> load_model(const LoadOptions& options) {
+    if (!options.no_prefix_cache)
+        if (Status status = check_store_folders(options.stores); !status) return status.error();
     auto memory = load_model_only(options);
     if (!memory) return std::move(memory).error();
     LoadedModel loaded;

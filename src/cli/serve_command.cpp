@@ -266,7 +266,7 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
             "(7 "
             "days, the default), agent (3 days), none (in memory only)")
         ->check(CLI::IsMember({"chat", "agent", "none"}));
-    command->add_flag(
+    CLI::Option* no_cache = command->add_flag(
         "--no-prefix-cache", options->load.no_prefix_cache,
         "Compute every prompt whole, also where the same beginning was computed before; answers "
         "are the same");
@@ -274,6 +274,9 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
         "--share-prefix-cache", options->load.share_prefix_cache,
         "Find again what was computed for other API keys, too: who measures times can then tell "
         "whether somebody else sent the same text");
+    for (const char* of_the_cache : {"--cache-dir", "--cache-size", "--cache-size-per-key", "--cache-url",
+                                     "--shared-cache-dir", "--cache-retention", "--share-prefix-cache"})
+        no_cache->excludes(command->get_option(of_the_cache));
     command->add_flag("--no-async", options->load.no_async,
                       "Plan a step only when the one before is done; answers are the same");
     command->add_option("--max-connections", server.max_connections, "Connections at a time")

@@ -1,6 +1,9 @@
 #include "cli/stores.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cmath>
 #include <system_error>
 
@@ -41,19 +44,22 @@ CLI::Validator redis_url() {
 
 void add_store_options(CLI::App& command, StoreOptions& options) {
     options.disk = true;
-    command.add_flag_callback(
+    CLI::Option* no_disk = command.add_flag_callback(
         "--no-disk-cache", [&options] { options.disk = false; },
         "Keep computed prefixes in memory only: a restart forgets them");
-    command.add_option("--cache-dir", options.folder,
-                       "Folder for computed prefixes (~/.cache/deepinfer/kv, or kv in DEEPINFER_CACHE)");
+    command
+        .add_option("--cache-dir", options.folder,
+                    "Folder for computed prefixes (~/.cache/deepinfer/kv, or kv in DEEPINFER_CACHE)")
+        ->excludes(no_disk);
     command
         .add_option(
             "--cache-size", options.disk_gib,
             "GiB that it may have, all models together (16, or a quarter of the free space if that is less)")
-        ->check(real_number(0.001, most_gib));
+        ->check(real_number(0.001, most_gib))
+        ->excludes(no_disk);
     command
         .add_option("--cache-size-per-key", options.tenant_gib,
-                    "GiB of each API key in each store; its oldest blocks go first. 0: no limit")
+                    "GiB of each API key in each folder; its oldest blocks go first. 0: no limit")
         ->check(real_number(0, most_gib));
     command
         .add_option("--cache-url", options.redis_url,
@@ -61,12 +67,29 @@ void add_store_options(CLI::App& command, StoreOptions& options) {
                     "redis://[[user]:password@]host[:port][,host[:port]]...[/database] or "
                     "unix:///path; blocks live as long as their class")
         ->check(redis_url());
-    command.add_option("--shared-cache-dir", options.shared_folder,
-                       "A folder on a file system that several machines use, behind the local one");
+    CLI::Option* shared =
+        command.add_option("--shared-cache-dir", options.shared_folder,
+                           "A folder on a file system that several machines use, behind the local one");
     command
         .add_option("--shared-cache-size", options.shared_gib, "GiB that it may have, all machines together")
         ->capture_default_str()
-        ->check(real_number(0.001, most_gib));
+        ->check(real_number(0.001, most_gib))
+        ->needs(shared);
+}
+
+Status check_store_folders(const StoreOptions& options) {
+    const auto check = [](const char* option, const std::filesystem::path& folder) -> Status {
+        if (folder.empty()) return {};
+        std::error_code error;
+        std::filesystem::create_directories(folder, error);
+        if (!error && ::access(folder.c_str(), R_OK | W_OK | X_OK) != 0)
+            error = {errno, std::generic_category()};
+        if (!error) return {};
+        return Error{ErrorCode::io_error, std::string(option) + ": " + folder.string() +
+                                              " cannot be made or written to: " + error.message()};
+    };
+    if (Status status = check("--cache-dir", options.disk ? options.folder : ""); !status) return status;
+    return check("--shared-cache-dir", options.shared_folder);
 }
 
 std::filesystem::path disk_store_folder(const StoreOptions& options) {

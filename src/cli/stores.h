@@ -33,6 +33,8 @@ CLI::Validator redis_url();  // of --cache-url
 void add_store_options(CLI::App& command, StoreOptions& options);
 // The folder of the disk store; empty if it is to be in the cache folder and there is none.
 std::filesystem::path disk_store_folder(const StoreOptions& options);
+// Makes the folders that were named, so that one which cannot be used is known before a model is loaded. Error: io_error.
+Status check_store_folders(const StoreOptions& options);
 // Nearest first. Errors: those of open_file_store(); what would be right is in the message. If the folder was not named and
 // cannot be used, there is no disk store, and `notice` is told why.
 Result<engine::Stores> open_stores(const StoreOptions& options, const store::BlockShape& shape,

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdio>
+#include <functional>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 namespace deepinfer::server {
@@ -106,12 +108,16 @@ namespace {
 
 void print_stores(std::string& out, const engine::EngineStats& stats) {
     if (stats.tiers.empty()) return;
-    const auto each = [&](const char* name, const char* help, const char* type, auto value) {
-        head(out, name, help, type);
-        for (const engine::TierStats& tier : stats.tiers)
-            sample(out, name, "{store=\"" + tier.name + "\"}", static_cast<double>(value(tier)));
-    };
     using Tier = engine::TierStats;
+    const auto each = [&](const char* name, const char* help, const char* type,
+                          const std::function<std::optional<uint64_t>(const Tier&)>& value) {
+        if (std::ranges::none_of(stats.tiers, [&](const Tier& tier) { return value(tier).has_value(); }))
+            return;
+        head(out, name, help, type);
+        for (const Tier& tier : stats.tiers)
+            if (const auto number = value(tier))
+                sample(out, name, "{store=\"" + tier.name + "\"}", static_cast<double>(*number));
+    };
     each("cache_store_hits_total", "Prompt tokens whose blocks came from a store.", "counter",
          [](const Tier& t) { return t.hits_total; });
     each("cache_store_blocks", "Blocks in a store, as far as known here.", "gauge",

@@ -15,6 +15,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -73,8 +74,8 @@ struct Get {
 
 // Since the store was opened, but for the first two.
 struct StoreStats {
-    uint64_t blocks = 0, bytes = 0;  // now, as far as known here
-    uint64_t budget_bytes = 0;       // 0: not limited by this process
+    std::optional<uint64_t> blocks, bytes;  // now, as far as known here; nothing: the store does not tell
+    uint64_t budget_bytes = 0;              // 0: not limited by this process
     uint64_t stored_total = 0, stored_bytes_total = 0;
     uint64_t not_stored_total = 0;  // no room, failed or late
     uint64_t read_total = 0, read_bytes_total = 0;

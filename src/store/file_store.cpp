@@ -24,6 +24,11 @@ std::optional<kv::Retention> class_of(const fs::path& name) {
     return kv::parse_retention(std::string_view(text).substr(0, text.find('-')));
 }
 
+bool in_use(const fs::path& path) {
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    return file.get() >= 0 && has_writer(file.get());
+}
+
 }  // namespace
 
 std::string writer_name() {
@@ -59,7 +64,7 @@ Status FileStore::open() {
                                               folder_.string() +
                                               ", cannot be made or written to: " + error.message()};
     look();
-    clean(true);
+    clean();
     if (options_.tenant_bytes > 0) {
         const std::lock_guard lock(mutex_);
         for (const uint64_t tenant : set_.tenants()) make_tenant_room(tenant, 0);
@@ -245,29 +250,33 @@ void FileStore::look_at(const fs::path& path, int64_t last_used) {
     segment->used.resize(segment->entries.size());
 }
 
-// Deletes what has expired, of all models if `others`, and counts what other models have.
-void FileStore::clean(bool others) {
+bool FileStore::knows(const fs::path& path) const {
+    const std::lock_guard lock(mutex_);
+    return set_.named(path.filename()) != nullptr;
+}
+
+// Deletes what has expired, of all models, and counts what other models have, and what cannot be read.
+void FileStore::clean() {
     const int64_t time = now();
     std::vector<OtherFile> found;
-    if (others) {
-        std::error_code error;
-        for (fs::recursive_directory_iterator file(options_.folder, error), end; !error && file != end;
-             file.increment(error)) {
-            struct stat status{};
-            const auto retention = class_of(file->path().filename());
-            if (!retention || file->path().parent_path() == folder_ ||
-                ::stat(file->path().c_str(), &status) != 0)
-                continue;
-            if (status.st_mtime + kv::lifetime(*retention).count() < time)
-                io_->unlink(file->path().c_str());
-            else
-                found.push_back({file->path(), *retention, status.st_size, status.st_mtime});
-        }
+    std::error_code error;
+    for (fs::recursive_directory_iterator file(options_.folder, error), end; !error && file != end;
+         file.increment(error)) {
+        struct stat status{};
+        const fs::path& path = file->path();
+        const auto retention = class_of(path.filename());
+        if (!retention || (path.parent_path() == folder_ && knows(path)) ||
+            ::stat(path.c_str(), &status) != 0)
+            continue;
+        if (status.st_mtime + kv::lifetime(*retention).count() < time)
+            io_->unlink(path.c_str());
+        else
+            found.push_back({path, *retention, status.st_size, status.st_mtime, in_use(path)});
     }
     std::vector<SegmentPtr> expired;
     {
         const std::lock_guard lock(mutex_);
-        if (others) set_.others = std::move(found);
+        set_.others = std::move(found);
         expired = set_.expired(time);
         for (const SegmentPtr& segment : expired) {
             for (const int64_t used : segment->used) stats_.expired_total += used != 0;

@@ -56,15 +56,19 @@ class FileStore final : public BlockStore {
     size_t count_found(std::span<const kv::BlockKey> keys) const;
     void look();
     void look_at(const std::filesystem::path& path, int64_t last_used);
-    void clean(bool others);
+    bool knows(const std::filesystem::path& path) const;
+    void clean();
     bool make_room(int64_t bytes);
     void make_tenant_room(uint64_t tenant, uint64_t bytes);
     std::error_code make_folder() const;
     void drop_deleted(Writing& writing);
-    void keep_the_best_of(const SegmentSet::Victim& victim);
+    bool evict(bool keep_best);
+    std::vector<size_t> best_of(const SegmentSet::Victim& victim) const;
+    void forget(const SegmentSet::Victim& victim, std::span<const size_t> best);
     size_t read_run(std::span<Get> items, const SegmentSet::Place& first);
     bool ready_to_write(Writing& writing, kv::Retention retention);
     bool append(Writing& writing, Put& put, int64_t created);
+    int write(Put& item, int64_t time);
     bool commit(Writing& writing);
     Writing& writing_of(kv::Retention retention) {
         return writing_[retention == kv::Retention::agent ? 0 : 1];  // as stored_classes
@@ -81,7 +85,7 @@ class FileStore final : public BlockStore {
     // Writing thread.
     std::array<Writing, kv::stored_classes.size()> writing_;
     uint64_t next_segment_ = 0;
-    Clock::time_point cleaned_{};
+    Clock::time_point cleaned_{}, shrinks_again_{};
 
     std::mutex looking_;  // one thread looks at the folder at a time
     std::atomic<int64_t> looked_{0};

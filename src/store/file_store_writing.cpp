@@ -16,47 +16,60 @@ namespace fs = std::filesystem;
 
 constexpr auto cleaning_interval = std::chrono::seconds(60);
 
+bool disk_is_full(int error) { return error == ENOSPC || error == EDQUOT; }
+
 }  // namespace
 
 // Deletes the least worth until so many bytes more fit into the budget. False if they cannot.
 bool FileStore::make_room(int64_t bytes) {
     for (;;) {
-        SegmentSet::Victim victim;
-        fs::path path;
         {
             const std::lock_guard lock(mutex_);
             if (set_.bytes() + bytes <= static_cast<int64_t>(options_.budget_bytes)) return true;
-            victim = set_.least_worth(now());
-            if (victim.other) {
-                path = set_.others[*victim.other].path;
-                set_.others.erase(set_.others.begin() + static_cast<std::ptrdiff_t>(*victim.other));
-            }
         }
-        if (!victim.segment && path.empty()) return false;
-        if (victim.segment) {
-            path = victim.segment->path;
-            keep_the_best_of(victim);
-        }
-        io_->unlink(path.c_str());
+        if (!evict(true)) return false;
     }
 }
 
-// Its blocks that are worth more than the segment that would go next are appended again, a fifth of it at most.
-void FileStore::keep_the_best_of(const SegmentSet::Victim& victim) {
+// Deletes the segment or other file that is the least worth; with `keep_best`, not what is good in it. False: there is none.
+bool FileStore::evict(bool keep_best) {
+    SegmentSet::Victim victim;
+    fs::path path;
+    {
+        const std::lock_guard lock(mutex_);
+        victim = set_.least_worth(now());
+        if (victim.other) {
+            path = set_.others[*victim.other].path;
+            set_.others.erase(set_.others.begin() + static_cast<std::ptrdiff_t>(*victim.other));
+        }
+    }
+    if (!victim.segment && path.empty()) return false;
+    if (victim.segment) {
+        path = victim.segment->path;
+        forget(victim, keep_best ? best_of(victim) : std::vector<size_t>());
+    }
+    io_->unlink(path.c_str());
+    return true;
+}
+
+// Its records that are worth more than the segment that would go next, a fifth of it at most, in order.
+std::vector<size_t> FileStore::best_of(const SegmentSet::Victim& victim) const {
     const Segment& segment = *victim.segment;
     std::vector<size_t> best;
     const int64_t time = now();
-    std::vector<int64_t> used;
-    {
-        const std::lock_guard lock(mutex_);
-        used = segment.used;
-        for (size_t i = 0; i < segment.entries.size(); ++i)
-            if (set_.worth(segment.entries[i], used[i], time) > victim.next_worth) best.push_back(i);
-    }
-    std::ranges::sort(best, std::greater(),
-                      [&](size_t i) { return set_.worth(segment.entries[i], used[i], time); });
+    const std::lock_guard lock(mutex_);
+    const auto worth = [&](size_t i) { return set_.worth(segment.entries[i], segment.used[i], time); };
+    for (size_t i = 0; i < segment.entries.size(); ++i)
+        if (worth(i) > victim.next_worth) best.push_back(i);
+    std::ranges::sort(best, std::greater(), worth);
     best.resize(std::min(best.size(), segment.entries.size() / 5));
     std::ranges::sort(best);
+    return best;
+}
+
+// Nothing of the segment is found any more; its records `best` are appended again first.
+void FileStore::forget(const SegmentSet::Victim& victim, std::span<const size_t> best) {
+    const Segment& segment = *victim.segment;
     struct Kept {
         Put put;
         std::vector<uint8_t> bytes;
@@ -82,14 +95,14 @@ void FileStore::keep_the_best_of(const SegmentSet::Victim& victim) {
     }
     {
         const std::lock_guard lock(mutex_);
-        for (const int64_t u : used) stats_.evicted_total += u != 0;
+        for (const int64_t used : segment.used) stats_.evicted_total += used != 0;
         stats_.evicted_total -= kept.size();
         set_.erase(victim.segment);
     }
     Writing& writing = writing_of(segment.retention);
     for (Kept& k : kept) {
         k.put.bytes = k.bytes;
-        if (!writing.segment || !append(writing, k.put, time)) break;
+        if (!writing.segment || !append(writing, k.put, now())) break;
     }
     commit(writing);
 }
@@ -207,11 +220,28 @@ void FileStore::close(Writing& w) {
     if (!keep) set_.erase(segment);
 }
 
+// Returns errno, 0 if it is written.
+int FileStore::write(Put& item, int64_t time) {
+    Writing& writing = writing_of(item.retention);
+    const auto attempt = [&] {
+        errno = 0;
+        const bool good = ready_to_write(writing, item.retention) && append(writing, item, time);
+        return good ? 0 : errno != 0 ? errno : EIO;
+    };
+    const int error = attempt();
+    // Somebody else has filled the disk below the budget: the newest is better there than the oldest. If that does not help, our
+    // files shrink by one a minute.
+    if (!disk_is_full(error) || Clock::now() < shrinks_again_ || !evict(false)) return error;
+    const int again = attempt();
+    if (again != 0) shrinks_again_ = Clock::now() + cleaning_interval;
+    return again;
+}
+
 void FileStore::put(std::span<Put> items, Clock::time_point deadline) {
     if (Clock::now() - cleaned_ > cleaning_interval) {
         cleaned_ = Clock::now();
         look();  // others may have deleted what is believed to be here
-        clean(true);
+        clean();
     }
     const int64_t time = now();
     for (Put& item : items) {
@@ -244,12 +274,10 @@ void FileStore::put(std::span<Put> items, Clock::time_point deadline) {
                 "a block has " + std::to_string(stride_) + " bytes, and there is no room for one";
             continue;
         }
-        Writing& writing = writing_of(item.retention);
-        if (!ready_to_write(writing, item.retention) || !append(writing, item, time)) {
-            const int why = errno;
-            item.outcome = why == ENOSPC || why == EDQUOT ? Put::Outcome::no_room : Put::Outcome::failed;
+        if (const int error = write(item, time); error != 0) {
+            item.outcome = disk_is_full(error) ? Put::Outcome::no_room : Put::Outcome::failed;
             const std::lock_guard lock(mutex_);
-            stats_.problem = std::generic_category().message(why);
+            stats_.problem = std::generic_category().message(error);
         }
     }
     for (Writing& writing : writing_) commit(writing);

@@ -27,6 +27,7 @@ SegmentInfo look_at(const fs::path& path) {
     }
     info.bytes = static_cast<uint64_t>(status.st_size);
     info.last_used = status.st_mtime;
+    info.in_use = has_writer(file.get());
     const Result<SegmentHeader> header = read_segment_header(io, file.get());
     if (!header) {
         info.problem = header.error().message;

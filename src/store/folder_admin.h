@@ -20,7 +20,8 @@ struct SegmentInfo {
     uint64_t bytes = 0, blocks = 0, block_bytes = 0;
     double seconds = 0;     // that computing its blocks takes
     int64_t last_used = 0;  // seconds since 1970
-    bool sealed = false;    // else being written, or left by a process that died
+    bool sealed = false;    // complete, with an index
+    bool in_use = false;    // a process is writing it
     std::string problem;    // why it cannot be read; empty: it can
 };
 

@@ -1,5 +1,6 @@
 #include "store/segment.h"
 
+#include <sys/file.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -108,6 +109,12 @@ int64_t sealed_bytes(const BlockShape& shape, size_t records) {
 
 SegmentEntry entry_of(const RecordInfo& info) {
     return {info.key, info.parent, info.index, info.seconds, info.tenant, info.created};
+}
+
+bool has_writer(int descriptor) {
+    if (::flock(descriptor, LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+    ::flock(descriptor, LOCK_UN);
+    return false;
 }
 
 std::array<uint8_t, page_bytes> segment_header(const BlockShape& shape, kv::Retention retention) {

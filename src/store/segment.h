@@ -53,6 +53,8 @@ inline int64_t record_offset(const BlockShape& shape, size_t i) {
 // Of a file with so many records, index and trailer.
 int64_t sealed_bytes(const BlockShape& shape, size_t records);
 
+// Whether a process holds the lock that a segment's writer takes; false where the file system has no locks.
+bool has_writer(int descriptor);
 std::array<uint8_t, page_bytes> segment_header(const BlockShape& shape, kv::Retention retention);
 // What a segment's first page says. Errors: corrupt_data, unsupported (another version), io_error.
 struct SegmentHeader {

@@ -117,7 +117,7 @@ SegmentSet::Victim SegmentSet::least_worth(int64_t now) const {
     for (const auto& [name, segment] : segments_)
         if (!segment->own && segment->sealed) consider(worth(*segment, now), segment, std::nullopt);
     for (size_t i = 0; i < others.size(); ++i)
-        consider(aged(usual_worth, others[i].last_used, now), nullptr, i);
+        if (!others[i].in_use) consider(aged(usual_worth, others[i].last_used, now), nullptr, i);
     return victim;
 }
 

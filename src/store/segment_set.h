@@ -28,11 +28,12 @@ struct Segment {
 };
 using SegmentPtr = std::shared_ptr<Segment>;
 
-// A file of another model in the same folder: it counts, and may have to go.
+// A file of another model in the same folder, or one that this version cannot read: it counts, and may have to go.
 struct OtherFile {
     std::filesystem::path path;
     kv::Retention retention = kv::Retention::chat;
     int64_t bytes = 0, last_used = 0;
+    bool in_use = false;  // a process is writing it: it stays
 };
 
 class SegmentSet {

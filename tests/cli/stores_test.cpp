@@ -93,6 +93,39 @@ TEST(Stores, AFolderThatNobodyNamedMayBeUnusable) {
     EXPECT_EQ(open(options).stores.error().code, ErrorCode::io_error);
 }
 
+// Known before a model is loaded, which may take a minute.
+TEST(Stores, AFolderThatWasNamedIsCheckedFirst) {
+    const Folder folder;
+    const auto serve = [&](std::vector<std::string> more) {
+        std::vector<std::string> arguments{"serve", "--model", folder.path / "absent.gguf", "--port", "0"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        return run_command(add_serve_command, arguments);
+    };
+    for (const char* option : {"--cache-dir", "--shared-cache-dir"}) {
+        StoreOptions options;
+        options.disk = true;
+        (option == std::string("--cache-dir") ? options.folder : options.shared_folder) = "/proc/absent";
+        const Status status = check_store_folders(options);
+        ASSERT_FALSE(status.ok());
+        EXPECT_NE(status.error().message.find(std::string(option) + ": /proc/absent"), std::string::npos);
+    }
+    EXPECT_TRUE(check_store_folders({}).ok());
+    // Options that would do nothing.
+    for (const std::vector<std::string>& nonsense :
+         {std::vector<std::string>{"--no-disk-cache", "--cache-dir", "x"},
+          {"--no-disk-cache", "--cache-size", "1"},
+          {"--shared-cache-size", "1"},
+          {"--no-prefix-cache", "--cache-dir", "x"},
+          {"--no-prefix-cache", "--cache-url", "redis://localhost"},
+          {"--no-prefix-cache", "--share-prefix-cache"}}) {
+        const Outcome outcome = serve(nonsense);
+        EXPECT_EQ(outcome.code, 2) << nonsense[0];
+        EXPECT_TRUE(outcome.err.find("excludes") != std::string::npos ||
+                    outcome.err.find("requires") != std::string::npos)
+            << outcome.err;
+    }
+}
+
 TEST(Stores, TheSharedOneComesSecond) {
     const Folder folder;
     StoreOptions options;

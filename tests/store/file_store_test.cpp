@@ -57,6 +57,24 @@ class FileStoreFixture {
     int64_t moved_ = 0;
     std::unique_ptr<BlockStore> store_;
 };
+// Files of the folder may have so many bytes together.
+class FullDisk final : public FileIo {
+  public:
+    FullDisk(const Folder& folder, uint64_t bytes) : folder_(folder), bytes_(bytes) {}
+    void fill() { bytes_ = 0; }
+    ssize_t pwritev(int descriptor, const iovec* parts, int count, int64_t offset) override {
+        uint64_t there = 0;
+        for (const fs::path& file : folder_.files()) there += fs::file_size(file);
+        for (int i = 0; i < count; ++i) there += parts[i].iov_len;
+        if (there <= bytes_) return FileIo::pwritev(descriptor, parts, count, offset);
+        errno = ENOSPC;
+        return -1;
+    }
+
+  private:
+    const Folder& folder_;
+    uint64_t bytes_;
+};
 INSTANTIATE_TYPED_TEST_SUITE_P(File, BlockStoreConformance, FileStoreFixture);
 
 TEST(FileStore, AnotherModelFindsNothing) {
@@ -99,6 +117,58 @@ TEST(FileStore, EvictsTheLeastWorthAndNeverMoreThanTheBudget) {
         const size_t found = store->find(blocks.keys, soon());
         EXPECT_EQ(readable(*store, blocks, 0, 4), found);
     }
+}
+
+// A file of a version that this one cannot read: it counts, goes before what can be read does, and with its time.
+TEST(FileStore, UnreadableFilesCount) {
+    const Folder folder;
+    FileStoreOptions options = options_for(folder);
+    options.budget_bytes = 1'000'000;
+    int64_t moved = 0;
+    options.now = [&moved] { return std::time(nullptr) + moved; };
+    const TestBlocks blocks(options.shape, 1, 9);
+    stored(*open(options), blocks.puts(0, 9));
+    const fs::path unreadable = folder.files().at(0).parent_path() / "chat-of_another_version-0.segment";
+    const auto leave = [&] { std::ofstream(unreadable) << std::string(700'000, 'x'); };
+    leave();
+    {
+        const auto store = open(options);
+        EXPECT_GT(store->stats().bytes, 850'000u);
+        const TestBlocks more(options.shape, 2, 9);
+        moved = 120;
+        store->touch(blocks.keys, soon());
+        EXPECT_EQ(stored(*store, more.puts(0, 9)), 9u);
+        EXPECT_FALSE(fs::exists(unreadable));
+        EXPECT_EQ(store->find(blocks.keys, soon()), 9u);
+    }
+    leave();
+    moved = 8 * 86'400;
+    open(options);
+    EXPECT_FALSE(fs::exists(unreadable));
+}
+
+// What others fill the disk with is not ours to delete: the newest blocks are kept for the oldest.
+TEST(FileStore, OnAFullDiskTheOldestGo) {
+    const Folder folder;
+    FileStoreOptions options = options_for(folder);
+    const auto disk = std::make_shared<FullDisk>(folder, 500'000);
+    options.io = disk;
+    int64_t moved = 0;
+    options.now = [&moved] { return std::time(nullptr) + moved; };
+    const auto store = open(options);
+    const TestBlocks old(options.shape, 1, 18), recent(options.shape, 2, 9);
+    EXPECT_EQ(stored(*store, old.puts(0, 18)), 18u);
+    moved = 3600;
+    EXPECT_EQ(stored(*store, recent.puts(0, 9)), 9u);
+    EXPECT_EQ(store->find(recent.keys, soon()), 9u);
+    EXPECT_EQ(readable(*store, recent, 0, 9), 9u);
+    // Nothing helps: a minute passes before more of our files are given up for it.
+    disk->fill();
+    const TestBlocks more(options.shape, 3, 9);
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(stored(*store, more.puts(0, 9)), 0u);
+    EXPECT_GE(store->stats().evicted_total, 9u);
+    EXPECT_LE(store->stats().evicted_total, 18u);
+    EXPECT_EQ(store->stats().problem, "No space left on device");
 }
 
 TEST(FileStore, ATenantHasItsShareOnly) {

@@ -150,10 +150,10 @@ TEST(RedisCluster, AFailOverIsFollowed) {
     EXPECT_EQ(stored(*store, blocks.puts(0, 30)), 30u);
     EXPECT_EQ(readable(*store, blocks, 0, 30), 30u);
     EXPECT_EQ(readable(*store, blocks, 0, 30), 30u);
-    EXPECT_EQ(nodes.ask(0, {"WAIT", "1", "5000"})->integer, 1);
+    nodes.wait_for_replica(0);
     nodes[0].kill();
     bool all = false;
-    for (int tries = 0; tries < 150 && !all; ++tries, std::this_thread::sleep_for(100ms))
+    for (int tries = 0; tries < 600 && !all; ++tries, std::this_thread::sleep_for(100ms))
         all = readable(*store, blocks, 0, 30) == 30;
     EXPECT_TRUE(all);
     const TestBlocks more(test_shape(), 6, 30);

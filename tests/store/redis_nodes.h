@@ -83,13 +83,17 @@ class RedisNodes {
             });
     }
     RedisReply ask(size_t i, const std::vector<std::string>& words) {
-        RedisAddress address;
-        address.host = "127.0.0.1";
-        address.port = (*this)[i].port();
-        address.password = options_.password;
         const RedisCommand command(words.begin(), words.end());
-        RedisConnection connection(address, 1);
-        return std::move(connection.run({&command, 1}, in(std::chrono::seconds(10)))[0]);
+        return std::move(ask_all(i, {&command, 1})[0]);
+    }
+    // A replica has all that was written to the node. WAIT speaks of its own connection's writes, so there must be one.
+    void wait_for_replica(size_t i) {
+        std::string key = "written";
+        while (owner(key) != i) key += '.';
+        const std::vector<RedisCommand> commands{{"SET", key, "1"}, {"WAIT", "1", "8000"}};
+        const auto replies = ask_all(i, commands);
+        ASSERT_TRUE(replies[1]);
+        EXPECT_EQ(replies[1]->integer, 1);
     }
     std::string text(size_t i, const std::vector<std::string>& words) {
         const RedisReply reply = ask(i, words);
@@ -113,6 +117,14 @@ class RedisNodes {
     }
 
   private:
+    std::vector<RedisReply> ask_all(size_t i, std::span<const RedisCommand> commands) {
+        RedisAddress address;
+        address.host = "127.0.0.1";
+        address.port = (*this)[i].port();
+        address.password = options_.password;
+        RedisConnection connection(address, 1);
+        return connection.run(commands, in(std::chrono::seconds(10)));
+    }
     void wait(const std::function<bool(size_t)>& good) {
         for (size_t i = 0; i < size(); ++i) {
             bool yes = false;
