@@ -6,6 +6,7 @@
 
 #include "cli/cache_folder.h"
 #include "run_command.h"
+#include "store/file_store.h"
 
 namespace deepinfer::cli {
 namespace {
@@ -136,6 +137,32 @@ TEST(Stores, TheSharedOneComesSecond) {
     ASSERT_TRUE(opened.stores.ok());
     ASSERT_EQ(opened.stores->size(), 2u);
     EXPECT_EQ((*opened.stores)[1]->name(), "shared");
+}
+
+TEST(Cache, SaysWhoWritesASegment) {
+    const Folder folder;
+    const auto list = [&] {
+        return run_command(add_cache_command, {"cache", "ls", "--cache-dir", folder.path}).out;
+    };
+    store::FileStoreOptions options;
+    options.folder = folder.path;
+    options.shape = shape();
+    auto store = store::open_file_store(options);
+    ASSERT_TRUE(store.ok());
+    const std::vector<uint8_t> bytes(1000);
+    store::Put put;
+    put.bytes = bytes;
+    (*store)->put({&put, 1}, store::Clock::now() + std::chrono::seconds(10));
+    ASSERT_EQ(put.outcome, store::Put::Outcome::stored);
+    EXPECT_NE(list().find(" open\n"), std::string::npos) << list();
+    fs::path file;
+    for (const auto& entry : fs::recursive_directory_iterator(folder.path))
+        if (entry.is_regular_file()) file = entry.path();
+    fs::copy(file, file.parent_path() / "chat-left-0.segment");  // as if its writer had died
+    EXPECT_NE(list().find(" left\n"), std::string::npos) << list();
+    store->reset();
+    EXPECT_NE(list().find(" sealed\n"), std::string::npos) << list();
+    EXPECT_EQ(list().find(" open\n"), std::string::npos) << list();
 }
 
 TEST(Cache, AnEmptyOrMissingFolder) {
