@@ -103,6 +103,59 @@ Result<std::unique_ptr<engine::CostModel>> make_step_times(const LoadOptions& op
     return engine::profiled_cost_model(*m.model, kv_type, profile);
 }
 
+// All but the fingerprint.
+engine::EngineOptions engine_options(const LoadOptions& options, const ModelInMemory& m, int32_t context) {
+    engine::EngineOptions engine;
+    engine.context_length = context;
+    engine.limits.max_running = options.max_running;
+    engine.max_waiting = options.max_waiting;
+    engine.tenant_weights = options.tenant_weights;
+    engine.limits.max_rows = options.max_rows;
+    engine.max_wait_seconds = options.max_wait_seconds;
+    engine.async = !options.no_async;
+    engine.prefix_cache = !options.no_prefix_cache;
+    engine.share_between_tenants = options.share_prefix_cache;
+    engine.isa = m.isa;
+    if (m.tokenizer) engine.end_of_generation = m.tokenizer->end_of_generation();
+    engine.limits.decode_seconds = options.itl_ms / 1e3;
+    engine.limits.prefill_seconds = options.step_ms.value_or(usual_step_ms) / 1e3;
+    if (!options.step_ms) engine.limits.prefill_slowdown = 8;
+    return engine;
+}
+
+// Sets the fingerprint, too, if there are any.
+Result<engine::Stores> make_stores(const LoadOptions& options, const ModelInMemory& m,
+                                   const kv::Layout& layout, engine::EngineOptions& engine) {
+    if (!engine.prefix_cache || !options.stores.any()) return engine::Stores();
+    engine.fingerprint = cache_fingerprint(*m.checkpoint, m.tokenizer.get(), options.compute, layout, *m.pool,
+                                           cache_folder("digests"));
+    return open_stores(options.stores, store::block_shape(layout, engine.fingerprint),
+                       [&](const std::string& line) {
+                           if (!options.quiet) std::fprintf(stderr, "%s\n", line.c_str());
+                       });
+}
+
+void say_what_was_loaded(const LoadedModel& loaded, const kv::Layout& layout, int64_t blocks,
+                         int32_t context) {
+    const ModelInMemory& m = loaded.memory;
+    const models::ModelInfo& info = m.model->info();
+    std::fprintf(stderr,
+                 "%s: %.0f million parameters, %s packed in %s and %s mapped; KV cache of %lld tokens, "
+                 "%s, in %s; %d "
+                 "threads, %s\n",
+                 m.name.c_str(), static_cast<double>(info.parameters) / 1e6,
+                 format_bytes(info.weight_bytes).c_str(), to_string(info.weight_place),
+                 format_bytes(info.mapped_bytes).c_str(), static_cast<long long>(blocks) * kv::block_tokens,
+                 to_string(layout.type),
+                 format_bytes(static_cast<uint64_t>(blocks) * layout.block_bytes).c_str(), m.pool->threads(),
+                 kernels::to_string(m.isa));
+    if (loaded.engine->context_length() < context)
+        std::fprintf(
+            stderr,
+            "the KV cache holds %d tokens, fewer than the context of %d: longer requests are refused\n",
+            loaded.engine->context_length(), context);
+}
+
 }  // namespace
 
 void add_model_options(CLI::App& command, LoadOptions& options) {
@@ -217,7 +270,7 @@ Result<ModelInMemory> load_model_only(const LoadOptions& options) {
 
 Result<LoadedModel> load_model(const LoadOptions& options) {
     if (!options.no_prefix_cache)
-        if (Status status = check_store_folders(options.stores); !status) return status.error();
+        if (Status status = check_stores(options.stores); !status) return status.error();
     auto memory = load_model_only(options);
     if (!memory) return std::move(memory).error();
     LoadedModel loaded;
@@ -244,32 +297,9 @@ Status start_engine(LoadedModel& loaded, const LoadOptions& options) {
     auto blocks = kv::BlockPool::create(layout, *count);
     if (!blocks) return std::move(blocks).error();
     loaded.blocks = std::make_unique<kv::BlockPool>(std::move(*blocks));
-    engine::EngineOptions engine;
-    engine.context_length = context;
-    engine.limits.max_running = options.max_running;
-    engine.max_waiting = options.max_waiting;
-    engine.tenant_weights = options.tenant_weights;
-    engine.limits.max_rows = options.max_rows;
-    engine.max_wait_seconds = options.max_wait_seconds;
-    engine.async = !options.no_async;
-    engine.prefix_cache = !options.no_prefix_cache;
-    engine.share_between_tenants = options.share_prefix_cache;
-    engine::Stores stores;
-    if (engine.prefix_cache && options.stores.any()) {
-        engine.fingerprint = cache_fingerprint(*m.checkpoint, m.tokenizer.get(), options.compute, layout,
-                                               *m.pool, cache_folder("digests"));
-        auto opened = open_stores(options.stores, store::block_shape(layout, engine.fingerprint),
-                                  [&](const std::string& line) {
-                                      if (!options.quiet) std::fprintf(stderr, "%s\n", line.c_str());
-                                  });
-        if (!opened) return std::move(opened).error();
-        stores = std::move(*opened);
-    }
-    engine.isa = m.isa;
-    if (m.tokenizer) engine.end_of_generation = m.tokenizer->end_of_generation();
-    engine.limits.decode_seconds = options.itl_ms / 1e3;
-    engine.limits.prefill_seconds = options.step_ms.value_or(usual_step_ms) / 1e3;
-    if (!options.step_ms) engine.limits.prefill_slowdown = 8;
+    engine::EngineOptions engine = engine_options(options, m, context);
+    auto stores = make_stores(options, m, layout, engine);
+    if (!stores) return std::move(stores).error();
     std::unique_ptr<engine::CostModel> times;
     if (options.step_times) {
         auto made = make_step_times(options, m, layout.type);
@@ -278,27 +308,10 @@ Status start_engine(LoadedModel& loaded, const LoadOptions& options) {
     }
     if (options.record_trace) loaded.trace = std::make_shared<engine::Trace>();
     auto started = engine::make_local_engine(*m.model, *loaded.blocks, *m.pool, engine, std::move(times),
-                                             loaded.trace, std::move(stores));
+                                             loaded.trace, std::move(*stores));
     if (!started) return std::move(started).error();
     loaded.engine = std::move(*started);
-    if (!options.quiet) {
-        const models::ModelInfo& info = m.model->info();
-        std::fprintf(stderr,
-                     "%s: %.0f million parameters, %s packed in %s and %s mapped; KV cache of %lld tokens, "
-                     "%s, in %s; %d "
-                     "threads, %s\n",
-                     m.name.c_str(), static_cast<double>(info.parameters) / 1e6,
-                     format_bytes(info.weight_bytes).c_str(), to_string(info.weight_place),
-                     format_bytes(info.mapped_bytes).c_str(),
-                     static_cast<long long>(*count) * kv::block_tokens, to_string(layout.type),
-                     format_bytes(static_cast<uint64_t>(*count) * layout.block_bytes).c_str(),
-                     m.pool->threads(), kernels::to_string(m.isa));
-    }
-    if (!options.quiet && loaded.engine->context_length() < context)
-        std::fprintf(
-            stderr,
-            "the KV cache holds %d tokens, fewer than the context of %d: longer requests are refused\n",
-            loaded.engine->context_length(), context);
+    if (!options.quiet) say_what_was_loaded(loaded, layout, *count, context);
     return {};
 }
 

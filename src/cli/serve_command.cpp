@@ -186,6 +186,65 @@ int serve(ServeOptions options) {
     std::_Exit(0);
 }
 
+// Who waits, and how long steps take.
+void add_scheduling_options(CLI::App& command, ServeOptions& options) {
+    command.add_option("--max-running", options.load.max_running, "Requests computed side by side")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 65'536));
+    command
+        .add_option("--max-queue", options.load.max_waiting,
+                    "Requests that may wait; more are answered with 429")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1'000'000));
+    command
+        .add_option(
+            "--max-wait", options.load.max_wait_seconds,
+            "Requests that would wait longer for their turn, in seconds, are answered with 429; 0: none")
+        ->check(real_number(0.0, 1e6));
+    command
+        .add_option("--step-ms", options.load.step_ms,
+                    "Time of a step that nobody's next token waits for: bounds how long a new request waits "
+                    "for it (80, or 8 "
+                    "times what a step of one row takes if that is more)")
+        ->check(real_number(1.0, 1e6));
+    command
+        .add_option(
+            "--itl-ms", options.load.itl_ms,
+            "Time between the tokens of an answer while prompts are computed beside it; 0: 2.5 times what "
+            "it is without")
+        ->check(real_number(0.0, 1e6));
+    command.add_flag("--no-profile", options.load.no_profile,
+                     "Do not time a few steps at the start (2 s, kept for the next one): how long steps take "
+                     "is then learned from the first requests");
+    command.add_flag("--no-async", options.load.no_async,
+                     "Plan a step only when the one before is done; answers are the same");
+}
+
+// What is computed once only.
+void add_cache_options(CLI::App& command, ServeOptions& options) {
+    add_store_options(command, options.load.stores);
+    command
+        .add_option_function<std::string>(
+            "--cache-retention",
+            [handler = &options.server.handler](const std::string& name) {
+                handler->retention = *engine::parse_retention(name);
+            },
+            "How long computed prefixes are kept after their last use, unless a request says otherwise: chat "
+            "(7 "
+            "days, the default), agent (3 days), none (in memory only)")
+        ->check(CLI::IsMember({"chat", "agent", "none"}));
+    CLI::Option* no_cache = command.add_flag(
+        "--no-prefix-cache", options.load.no_prefix_cache,
+        "Compute every prompt whole, also where the same beginning was computed before; answers "
+        "are the same");
+    command.add_flag("--share-prefix-cache", options.load.share_prefix_cache,
+                     "Find again what was computed for other API keys, too: who measures times can then tell "
+                     "whether somebody else sent the same text");
+    for (const char* of_the_cache : {"--cache-dir", "--cache-size", "--cache-size-per-key", "--cache-url",
+                                     "--shared-cache-dir", "--cache-retention", "--share-prefix-cache"})
+        no_cache->excludes(command.get_option(of_the_cache));
+}
+
 }  // namespace
 
 void add_serve_command(CLI::App& app, ExitStatus& exit) {
@@ -212,14 +271,6 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
                         "A further key that opens /metrics only (API keys open it, too)");
     command->add_option("--cors-origin", server.handler.cors_origin,
                         "Origin that browsers may call from, or *");
-    command->add_option("--max-running", options->load.max_running, "Requests computed side by side")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 65'536));
-    command
-        ->add_option("--max-queue", options->load.max_waiting,
-                     "Requests that may wait; more are answered with 429")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 1'000'000));
     command
         ->add_option("--log-seconds", options->log_seconds,
                      "Say every so many seconds what the engine does, if it does something; 0: never")
@@ -234,51 +285,8 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
                      "Seconds after which a request that is not done is given up; 0: never. Requests may say "
                      "less with \"timeout\"")
         ->check(real_number(0.0, 86'400.0));
-    command
-        ->add_option(
-            "--max-wait", options->load.max_wait_seconds,
-            "Requests that would wait longer for their turn, in seconds, are answered with 429; 0: none")
-        ->check(real_number(0.0, 1e6));
-    command
-        ->add_option("--step-ms", options->load.step_ms,
-                     "Time of a step that nobody's next token waits for: bounds how long a new request waits "
-                     "for it (80, or 8 "
-                     "times what a step of one row takes if that is more)")
-        ->check(real_number(1.0, 1e6));
-    command
-        ->add_option(
-            "--itl-ms", options->load.itl_ms,
-            "Time between the tokens of an answer while prompts are computed beside it; 0: 2.5 times what "
-            "it is without")
-        ->check(real_number(0.0, 1e6));
-    command->add_flag(
-        "--no-profile", options->load.no_profile,
-        "Do not time a few steps at the start (2 s, kept for the next one): how long steps take "
-        "is then learned from the first requests");
-    add_store_options(*command, options->load.stores);
-    command
-        ->add_option_function<std::string>(
-            "--cache-retention",
-            [handler = &server.handler](const std::string& name) {
-                handler->retention = *engine::parse_retention(name);
-            },
-            "How long computed prefixes are kept after their last use, unless a request says otherwise: chat "
-            "(7 "
-            "days, the default), agent (3 days), none (in memory only)")
-        ->check(CLI::IsMember({"chat", "agent", "none"}));
-    CLI::Option* no_cache = command->add_flag(
-        "--no-prefix-cache", options->load.no_prefix_cache,
-        "Compute every prompt whole, also where the same beginning was computed before; answers "
-        "are the same");
-    command->add_flag(
-        "--share-prefix-cache", options->load.share_prefix_cache,
-        "Find again what was computed for other API keys, too: who measures times can then tell "
-        "whether somebody else sent the same text");
-    for (const char* of_the_cache : {"--cache-dir", "--cache-size", "--cache-size-per-key", "--cache-url",
-                                     "--shared-cache-dir", "--cache-retention", "--share-prefix-cache"})
-        no_cache->excludes(command->get_option(of_the_cache));
-    command->add_flag("--no-async", options->load.no_async,
-                      "Plan a step only when the one before is done; answers are the same");
+    add_scheduling_options(*command, *options);
+    add_cache_options(*command, *options);
     command->add_option("--max-connections", server.max_connections, "Connections at a time")
         ->capture_default_str()
         ->check(CLI::Range(1, 1'000'000));
@@ -287,7 +295,10 @@ void add_serve_command(CLI::App& app, ExitStatus& exit) {
                      "How long running answers may take at shutdown")
         ->capture_default_str()
         ->check(CLI::Range(0, 86'400));
-    command->callback([options, &exit] {
+    const CLI::Option* retention = command->get_option("--cache-retention");
+    command->callback([options, retention, &exit] {
+        if (retention->count() > 0 && !options->load.stores.any())
+            throw CLI::ValidationError("--cache-retention", "requires a disk cache or another store");
         options->load.step_times = true;
         options->load.record_trace = !options->trace_file.empty();
         exit.code = serve(std::move(*options));

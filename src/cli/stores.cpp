@@ -77,7 +77,12 @@ void add_store_options(CLI::App& command, StoreOptions& options) {
         ->needs(shared);
 }
 
-Status check_store_folders(const StoreOptions& options) {
+Status check_stores(const StoreOptions& options) {
+    if (options.tenant_gib > 0 && !options.disk && options.shared_folder.empty())
+        return Error{
+            ErrorCode::invalid_argument,
+            "--cache-size-per-key limits what keys have in folders, and there is none: it goes with a "
+            "disk cache or --shared-cache-dir"};
     const auto check = [](const char* option, const std::filesystem::path& folder) -> Status {
         if (folder.empty()) return {};
         std::error_code error;

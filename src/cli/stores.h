@@ -20,7 +20,7 @@ struct StoreOptions {
     bool disk = false;
     std::filesystem::path folder;    // of the disk store; empty: the cache folder
     std::optional<double> disk_gib;  // its budget; absent: 16, or a quarter of what is free if that is less
-    double tenant_gib = 0;           // of each API key; 0: no limit of its own
+    double tenant_gib = 0;           // of each API key in each folder; 0: no limit of its own
     std::filesystem::path shared_folder;  // on a file system that machines share; empty: none
     double shared_gib = 100;
     std::string redis_url;  // empty: none
@@ -33,8 +33,9 @@ CLI::Validator redis_url();  // of --cache-url
 void add_store_options(CLI::App& command, StoreOptions& options);
 // The folder of the disk store; empty if it is to be in the cache folder and there is none.
 std::filesystem::path disk_store_folder(const StoreOptions& options);
-// Makes the folders that were named, so that one which cannot be used is known before a model is loaded. Error: io_error.
-Status check_store_folders(const StoreOptions& options);
+// Whether the options make sense together; makes the folders that were named. So that what cannot be is known before a model is
+// loaded. Errors: io_error, invalid_argument.
+Status check_stores(const StoreOptions& options);
 // Nearest first. Errors: those of open_file_store(); what would be right is in the message. If the folder was not named and
 // cannot be used, there is no disk store, and `notice` is told why.
 Result<engine::Stores> open_stores(const StoreOptions& options, const store::BlockShape& shape,

@@ -162,48 +162,61 @@ Totals compare(const Arm& arm, const Arm& first) {
     return totals;
 }
 
-int report(const std::vector<Arm>& arms) {
-    bool good = true, unchecked = false;
+// What can be said of all arms together.
+struct Outcome {
     size_t turns = 0;
     int64_t cached = 0;
-    std::vector<const Arm*> nothing_loaded;
+    bool different = false;
+    bool failed = false;     // an arm, or a turn
+    bool unchecked = false;  // something found nothing, so that the comparison says nothing of it
+};
+
+const char* verdict(const Outcome& o) {
+    if (o.different) return "THE ANSWERS DIFFER.";
+    if (o.failed) return "Not all could be run: what was compared is the same.";
+    if (o.turns == 0) return "Nothing was compared: the context is too short for a turn.";
+    if (o.unchecked) return "What was compared is the same, but not all was compared.";
+    return "All answers are the same, to the bit.";
+}
+
+void report_arm(const Arm& arm, const Arm& first, Outcome& o) {
+    if (!arm.failure.empty()) {
+        std::printf("%-16s %s\n", arm.name.c_str(), arm.failure.c_str());
+        o.failed = true;
+        return;
+    }
+    const Totals t = compare(arm, first);
+    const double all = static_cast<double>(std::max<int64_t>(t.prompt, 1));
+    std::printf("%-16s %6zu %10lld %7.1f%% %7.1f%% %9.1f %10zu\n", arm.name.c_str(), t.turns,
+                static_cast<long long>(t.prompt), 100 * static_cast<double>(t.cached) / all,
+                100 * static_cast<double>(t.loaded) / all, arm.seconds, t.different);
+    o.different = o.different || t.different > 0;
+    o.turns += t.turns;
+    o.cached += t.cached;
+    if (!arm.stored || t.loaded > 0) return;
+    std::printf("  %s: nothing came from the store, so it was not checked: is it there, and has it room?\n",
+                arm.name.c_str());
+    o.unchecked = true;
+}
+
+int report(const std::vector<Arm>& arms) {
+    Outcome o;
     std::printf("%-16s %6s %10s %8s %8s %9s %10s\n", "arm", "turns", "prompt", "cached", "stored", "seconds",
                 "different");
-    for (const Arm& arm : arms) {
-        if (!arm.failure.empty()) {
-            std::printf("%-16s %s\n", arm.name.c_str(), arm.failure.c_str());
-            good = false;
-            continue;
-        }
-        const Totals t = compare(arm, arms.front());
-        const double all = static_cast<double>(std::max<int64_t>(t.prompt, 1));
-        std::printf("%-16s %6zu %10lld %7.1f%% %7.1f%% %9.1f %10zu\n", arm.name.c_str(), t.turns,
-                    static_cast<long long>(t.prompt), 100 * static_cast<double>(t.cached) / all,
-                    100 * static_cast<double>(t.loaded) / all, arm.seconds, t.different);
-        good = good && t.different == 0;
-        turns += t.turns;
-        cached += t.cached;
-        if (arm.stored && t.loaded == 0) nothing_loaded.push_back(&arm);
-    }
-    for (const Arm* arm : nothing_loaded) {
-        if (cached == 0) break;  // conversations too short for a block find nothing anywhere
-        std::printf(
-            "  %s: nothing came from the store, so it was not checked: is it there, and has it room?\n",
-            arm->name.c_str());
-        unchecked = true;
-    }
+    for (const Arm& arm : arms) report_arm(arm, arms.front(), o);
     for (const Conversation& conversation : arms.front().conversations)
         for (const TurnResult& turn : conversation)
             if (!turn.error.message.empty()) {
                 std::printf("a turn failed: %s\n", turn.error.message.c_str());
-                good = false;
+                o.failed = true;
             }
-    const char* verdict = "All answers are the same, to the bit.";
-    if (!good) verdict = "THE ANSWERS DIFFER.";
-    if (good && unchecked) verdict = "What was compared is the same, but not all was compared.";
-    if (turns == 0) verdict = "Nothing was compared: the context is too short for a turn.";
-    std::printf("%s\n", verdict);
-    return good && !unchecked && turns > 0 ? 0 : 1;
+    if (o.cached == 0 && o.turns > 0) {
+        std::printf("  no arm found anything again: conversations shorter than a block of %d tokens?\n",
+                    kv::block_tokens);
+        o.unchecked = true;
+    }
+    std::printf("%s\n", verdict(o));
+    return o.different || o.failed || o.unchecked || o.turns == 0 ? 1 : 0;
 }
 
 // A folder of our own, deleted at the end.

@@ -11,11 +11,15 @@ namespace deepinfer::engine {
 
 namespace {
 
-constexpr size_t blocks_at_once = 16;  // of a call to a store; between calls, others get their turn
+// Of a call to a store; between calls, others get their turn.
+constexpr size_t most_at_once = 16, most_bytes_at_once = size_t{16} << 20;
 constexpr size_t most_touches = 1024;  // that wait; more are not told: the blocks age a little earlier
-constexpr auto write_time = std::chrono::seconds(10);
 constexpr auto touch_time = std::chrono::milliseconds(100);
 constexpr int32_t averaged_calls = 8;
+
+size_t blocks_at_once(size_t block_bytes) {
+    return std::clamp<size_t>(most_bytes_at_once / std::max<size_t>(block_bytes, 1), 1, most_at_once);
+}
 
 BlockTransfer::Report ended(BlockTransfer::Ticket ticket, store::Get::Outcome outcome) {
     BlockTransfer::Report report;
@@ -38,7 +42,9 @@ BlockTransfer::BlockTransfer(Stores stores, std::function<void()> wake)
     assert(stores_.size() <= most_stores);
     try {
         reader_ = std::thread([this] { read_loop(); });
-        writer_ = std::thread([this] { write_loop(); });
+        for (size_t i = 0; i < stores_.size(); ++i) writers_.push_back(std::make_unique<Writer>());
+        for (size_t i = 0; i < stores_.size(); ++i)
+            writers_[i]->thread = std::thread([this, i] { write_loop(i); });
     } catch (...) {
         stop();
         throw;
@@ -54,9 +60,10 @@ void BlockTransfer::stop() {
         stop_by_ = Clock::now() + drain_time;
     }
     read_wake_.notify_all();
-    write_wake_.notify_all();
+    for (const auto& writer : writers_) writer->wake.notify_all();
     if (reader_.joinable()) reader_.join();
-    if (writer_.joinable()) writer_.join();
+    for (const auto& writer : writers_)
+        if (writer->thread.joinable()) writer->thread.join();
 }
 
 void BlockTransfer::look_up(Lookup order) {
@@ -86,8 +93,14 @@ bool BlockTransfer::touch(Touch order) {
 
 void BlockTransfer::write(Write order) {
     const std::lock_guard lock(mutex_);
-    writes_.push_back(std::move(order));
-    write_wake_.notify_one();
+    const auto writing = std::make_shared<Writing>(Writing{std::move(order)});
+    for (size_t i = 0; i < writers_.size(); ++i) {
+        if ((writing->order.stores >> i & 1) == 0) continue;
+        ++writing->left;
+        writers_[i]->queue.push_back(writing);
+        writers_[i]->wake.notify_one();
+    }
+    assert(writing->left > 0);
 }
 
 std::vector<BlockTransfer::Report> BlockTransfer::reports() {
@@ -177,7 +190,8 @@ bool BlockTransfer::load_some(Loading& l) {
     if (l.done == l.order.keys.size()) return end(store::Get::Outcome::ok);
     if (l.cancelled || Clock::now() >= l.order.deadline) return end(store::Get::Outcome::late);
     const Run& run = l.order.runs[l.run];
-    const size_t count = std::min(blocks_at_once, static_cast<size_t>(run.blocks - l.in_run));
+    const size_t count =
+        std::min(blocks_at_once(l.order.memory[l.done].size()), static_cast<size_t>(run.blocks - l.in_run));
     std::vector<store::Get> items;
     for (size_t i = l.done; i < l.done + count; ++i)
         items.push_back({l.order.keys[i],
@@ -185,7 +199,7 @@ bool BlockTransfer::load_some(Loading& l) {
                          l.order.memory[i]});
     if (run.measure_anew && l.in_run == 0) speeds_[run.store].observed = 0;
     const Clock::time_point begin = Clock::now();
-    stores_[run.store]->get(items, l.order.deadline);
+    stores_[run.store]->get(items, std::min(l.order.deadline, begin + read_time));
     const auto bad = std::ranges::find_if(
         items, [](const store::Get& item) { return item.outcome != store::Get::Outcome::ok; });
     const auto good = static_cast<size_t>(bad - items.begin());
@@ -204,36 +218,41 @@ bool BlockTransfer::load_some(Loading& l) {
     return false;
 }
 
-void BlockTransfer::write_loop() {
+void BlockTransfer::write_loop(size_t store) {
+    Writer& writer = *writers_[store];
     for (;;) {
-        std::vector<Write> batch;
+        std::vector<std::shared_ptr<Writing>> batch;
+        std::vector<store::Put> items;
+        Clock::time_point deadline;
         {
             std::unique_lock lock(mutex_);
-            write_wake_.wait(lock, [this] { return stopping_ || !writes_.empty(); });
-            if (writes_.empty() || (stopping_ && Clock::now() >= stop_by_)) break;
-            while (!writes_.empty() && batch.size() < blocks_at_once) {
-                batch.push_back(std::move(writes_.front()));
-                writes_.pop_front();
+            writer.wake.wait(lock, [&] { return stopping_ || !writer.queue.empty(); });
+            deadline = Clock::now() + write_time;
+            if (stopping_) deadline = std::min(deadline, stop_by_);
+            if (writer.queue.empty() || (stopping_ && Clock::now() >= stop_by_)) break;
+            const size_t most = blocks_at_once(writer.queue.front()->order.put.bytes.size());
+            while (!writer.queue.empty() && batch.size() < most) {
+                items.push_back(writer.queue.front()->order.put);
+                batch.push_back(std::move(writer.queue.front()));
+                writer.queue.pop_front();
             }
         }
-        std::vector<bool> stored(batch.size());
-        for (size_t i = 0; i < stores_.size(); ++i) {
-            std::vector<store::Put> items;
-            std::vector<size_t> origin;
-            for (size_t w = 0; w < batch.size(); ++w)
-                if (batch[w].stores >> i & 1) items.push_back(batch[w].put), origin.push_back(w);
-            if (items.empty()) continue;
-            stores_[i]->put(items, Clock::now() + write_time);
-            for (size_t k = 0; k < items.size(); ++k)
-                if (items[k].outcome <= store::Put::Outcome::present) stored[origin[k]] = true;
+        stores_[store]->put(items, deadline);
+        {
+            const std::lock_guard lock(mutex_);
+            for (size_t i = 0; i < batch.size(); ++i) {
+                Writing& w = *batch[i];
+                Report done;
+                done.kind = Report::Kind::written;
+                done.store = store;
+                done.stored = items[i].outcome <= store::Put::Outcome::present;
+                w.stored = w.stored || done.stored;
+                done.last = --w.left == 0;
+                if (done.last) done.stored = w.stored, done.bytes = std::move(w.order.bytes);
+                reports_.push_back(std::move(done));
+            }
         }
-        for (size_t w = 0; w < batch.size(); ++w) {
-            Report done;
-            done.kind = Report::Kind::written;
-            done.bytes = std::move(batch[w].bytes);
-            done.stored = stored[w];
-            report(std::move(done));
-        }
+        wake_();
     }
 }
 

@@ -1,9 +1,10 @@
-// Moves blocks between the pool and the stores behind it, on two threads: one looks up and reads, one writes. The engine
-// thread hands over orders and takes reports; it never waits for a store.
+// Moves blocks between the pool and the stores behind it: one thread looks up and reads, and one for each store writes to it, so that
+// a far one that stalls does not keep blocks from a near one. The engine thread hands over orders and takes reports; it never waits
+// for a store.
 //
 // The memory named in an order must stay as it is until the report that gives it back.
 //
-// Threads: everything is called by the engine thread; `wake` is called by the other two when there is a report.
+// Threads: everything is called by the engine thread; `wake` is called by the others when there is a report.
 #pragma once
 
 #include <condition_variable>
@@ -63,7 +64,7 @@ class BlockTransfer {
             loaded,   // `blocks` more are in memory
             ended,    // the load: nothing of it is written to any more; `outcome` says why, ok if complete
             touched,  // `runs`: of each store that lacks some of the keys, how many from the first on it has
-            written,  // `bytes` are free again; `stored` if a store has the block now
+            written,  // to store `store`, or not: `stored`. The order's last one: `bytes` are free again, `last`
         };
         Kind kind = Kind::located;
         Ticket ticket = 0;
@@ -71,12 +72,15 @@ class BlockTransfer {
         int32_t blocks = 0;
         store::Get::Outcome outcome = store::Get::Outcome::ok;
         std::vector<uint8_t> bytes;
-        bool stored = false;
+        size_t store = 0;
+        bool stored = false;  // the store has it; of the last one: any store has it
+        bool last = false;
     };
 
     // Throws std::system_error if the system gives it no thread.
     BlockTransfer(Stores stores, std::function<void()> wake);
-    // Ends after the orders to write, but at most `drain_time` later; loads and look-ups end at once.
+    // Ends after the orders to write, but at most `drain_time` later, or as much as a store exceeds the deadline of a call;
+    // loads and look-ups end with the call that they are in, at most `read_time` later.
     ~BlockTransfer();
 
     size_t stores() const { return stores_.size(); }
@@ -91,6 +95,8 @@ class BlockTransfer {
     std::vector<Report> reports();
 
     static constexpr auto drain_time = std::chrono::seconds(5);
+    static constexpr auto read_time = std::chrono::seconds(2);   // of one call
+    static constexpr auto write_time = std::chrono::seconds(4);  // of one call
 
   private:
     // What reading from a store takes, lately.
@@ -106,9 +112,21 @@ class BlockTransfer {
         bool cancelled = false;
     };
 
+    // An order to write, on its way to several stores. The mutex's.
+    struct Writing {
+        Write order;
+        size_t left = 0;  // stores that have not had it
+        bool stored = false;
+    };
+    struct Writer {
+        std::deque<std::shared_ptr<Writing>> queue;  // the mutex's
+        std::condition_variable wake;
+        std::thread thread;
+    };
+
     void stop();
     void read_loop();
-    void write_loop();
+    void write_loop(size_t store);
     void answer(const Lookup& order);
     void touch_all(const Touch& order);
     bool load_some(Loading& loading);  // true: ended
@@ -119,17 +137,17 @@ class BlockTransfer {
     std::vector<Speed> speeds_;  // the reading thread's
 
     std::mutex mutex_;  // of all below
-    std::condition_variable read_wake_, write_wake_;
+    std::condition_variable read_wake_;
     std::deque<Lookup> lookups_;
     std::deque<Load> loads_;
     std::vector<Ticket> cancelled_;
     std::deque<Touch> touches_;
-    std::deque<Write> writes_;
     std::vector<Report> reports_;
     bool stopping_ = false;
     Clock::time_point stop_by_{};
 
-    std::thread reader_, writer_;
+    std::thread reader_;
+    std::vector<std::unique_ptr<Writer>> writers_;  // by store
 };
 
 }  // namespace deepinfer::engine

@@ -112,9 +112,11 @@ struct EngineStats {
     std::array<uint64_t, cache_miss_names.size()> cache_misses_total{};  // the others by CacheMiss
     kv::PrefixCache::Stats cache;                                        // of the pool's blocks
     double cache_seconds_saved_total = 0;  // what computing the tokens that were there would have taken
-    uint64_t cache_lookups_total = 0,
-             cache_lookups_empty_total = 0;  // in the stores, and those that found nothing
-    uint64_t cache_loads_late_total = 0, cache_loads_failed_total = 0, cache_loads_not_worth_total = 0;
+    // Prompts looked for in the stores, and what came of those that did not end meanwhile: nothing was found; loaded, all or what
+    // was still there; cut off, late or failed; not begun, since computing is quicker or the pool has no room; or no answer came.
+    uint64_t cache_lookups_total = 0, cache_lookups_empty_total = 0, cache_lookups_given_up_total = 0;
+    uint64_t cache_loads_total = 0, cache_loads_late_total = 0, cache_loads_failed_total = 0,
+             cache_loads_not_worth_total = 0, cache_loads_no_room_total = 0;
     uint64_t cache_writes_total = 0, cache_writes_failed_total = 0, cache_writes_dropped_total = 0;  // blocks
     std::array<uint64_t, most_stores> cache_store_hits_total{};  // prompt tokens that came from each store
     std::vector<TierStats> tiers;  // of Engine::stats() only: the stores themselves are asked, then

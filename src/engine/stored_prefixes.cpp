@@ -16,9 +16,10 @@ constexpr int64_t most_written_bytes = int64_t{64} << 20;    // of copies that a
 constexpr int64_t most_written_blocks = 64;
 constexpr auto grace = std::chrono::milliseconds(250);  // after which a store is taken to hang
 constexpr auto again_after = std::chrono::seconds(60);
-constexpr size_t most_written_again = 1 << 16;      // that are remembered
-constexpr double doubted_less = 0.875;              // with each load that is not begun
-constexpr double seconds_per_token_unknown = 1e-3;  // of computing, without a cost model
+constexpr auto stalls_after = std::chrono::seconds(1);  // without a block written
+constexpr size_t most_written_again = 1 << 16;          // that are remembered
+constexpr double doubted_less = 0.875;                  // with each load that is not begun
+constexpr double seconds_per_token_unknown = 1e-3;      // of computing, without a cost model
 
 kv::Prefix prefix(const Sequence& s) { return {s.keys, s.tokens}; }
 
@@ -28,6 +29,7 @@ StoredPrefixes::StoredPrefixes(kv::PrefixCache& cache, kv::BlockPool& pool, cons
                                EngineStats& counters, Stores stores, std::function<void()> wake)
     : cache_(cache), pool_(pool), times_(times), counters_(counters) {
     doubt_.assign(stores.size(), 1);
+    backlog_.resize(stores.size());
     if (!stores.empty()) transfer_ = std::make_unique<BlockTransfer>(std::move(stores), std::move(wake));
 }
 
@@ -71,6 +73,7 @@ bool StoredPrefixes::give_up_waiting(Sequence& s) {
         s.not_loaded += static_cast<int32_t>(load->second.table.size() - load->second.ready);
     s.why_not_loaded = CacheMiss::late;
     s.search = Sequence::Search::done;
+    ++counters_.cache_lookups_given_up_total;
     looking_.erase(s.ticket);
     located_.erase(s.ticket);
     unresponsive_ = true;
@@ -145,6 +148,7 @@ bool StoredPrefixes::begin_load(const SequencePtr& s, Located& located, int32_t 
         }
         s->not_loaded += wanted;
         s->why_not_loaded = CacheMiss::no_room;
+        ++counters_.cache_loads_no_room_total;
         return false;
     }
     BlockTransfer::Load order;
@@ -182,7 +186,10 @@ void StoredPrefixes::give_up(const Sequence& s) {
     if (!transfer_) return;
     looking_.erase(s.ticket);
     located_.erase(s.ticket);
-    if (loads_.contains(s.ticket)) transfer_->cancel_load(s.ticket);
+    const auto load = loads_.find(s.ticket);
+    if (load == loads_.end()) return;
+    load->second.sequence->search = Sequence::Search::done;
+    transfer_->cancel_load(s.ticket);
 }
 
 void StoredPrefixes::loaded(Loading& l, int32_t blocks) {
@@ -194,7 +201,7 @@ void StoredPrefixes::loaded(Loading& l, int32_t blocks) {
         if (held != own) pool_.release(own);
         l.table[l.ready] = held;
         const size_t store = l.runs[l.run].store;
-        s.loaded_tokens[store] += kv::block_tokens;
+        if (s.search == Sequence::Search::loading) s.loaded_tokens[store] += kv::block_tokens;
         if (store > 0 && held == own && cache_.holds(own))
             queue_write(s, index, own, seconds, (uint32_t{1} << store) - 1);  // into the nearer ones
         if (++l.in_run == l.runs[l.run].blocks) ++l.run, l.in_run = 0;
@@ -204,14 +211,24 @@ void StoredPrefixes::loaded(Loading& l, int32_t blocks) {
 void StoredPrefixes::ended(Loading& l, store::Get::Outcome outcome) {
     for (kv::BlockId block : l.table) pool_.release(block);  // those in the cache stay there
     Sequence& s = *l.sequence;
-    const bool waits = std::exchange(s.search, Sequence::Search::done) == Sequence::Search::loading;
-    if (waits && outcome != store::Get::Outcome::ok) {
+    if (std::exchange(s.search, Sequence::Search::done) != Sequence::Search::loading) return;
+    if (outcome != store::Get::Outcome::ok) {
         s.not_loaded += static_cast<int32_t>(l.table.size() - l.ready);
         s.why_not_loaded = outcome == store::Get::Outcome::late ? CacheMiss::late : CacheMiss::failed;
     }
-    if (outcome == store::Get::Outcome::late) ++counters_.cache_loads_late_total;
-    if (outcome == store::Get::Outcome::damaged || outcome == store::Get::Outcome::failed)
-        ++counters_.cache_loads_failed_total;
+    switch (outcome) {
+        case store::Get::Outcome::ok:
+        case store::Get::Outcome::missing:  // it left the store meanwhile
+            ++counters_.cache_loads_total;
+            break;
+        case store::Get::Outcome::late:
+            ++counters_.cache_loads_late_total;
+            break;
+        case store::Get::Outcome::damaged:
+        case store::Get::Outcome::failed:
+            ++counters_.cache_loads_failed_total;
+            break;
+    }
 }
 
 void StoredPrefixes::receive() {
@@ -246,8 +263,10 @@ void StoredPrefixes::receive() {
                 break;
             }
             case BlockTransfer::Report::Kind::written:
+                --backlog_[report.store].blocks;
+                backlog_[report.store].moved = Clock::now();
+                if (!report.last) break;
                 spare_.push_back(std::move(report.bytes));
-                --writing_;
                 ++(report.stored ? counters_.cache_writes_total : counters_.cache_writes_failed_total);
                 break;
         }
@@ -294,15 +313,37 @@ void StoredPrefixes::write_lacking(const Sequence& s, const BlockTransfer::Run& 
     }
 }
 
+// Those of `stores` that take another block now; nothing: one that works on is to be waited for. One that does not move any more is
+// left out: what it lacks is written again when it is used.
+std::optional<uint32_t> StoredPrefixes::ready_stores(uint32_t stores, int32_t most) const {
+    uint32_t ready = 0;
+    for (size_t i = 0; i < backlog_.size(); ++i) {
+        if ((stores >> i & 1) == 0) continue;
+        if (backlog_[i].blocks < most)
+            ready |= uint32_t{1} << i;
+        else if (Clock::now() - backlog_[i].moved < stalls_after)
+            return std::nullopt;
+    }
+    return ready;
+}
+
 void StoredPrefixes::write_more() {
     const auto bytes = static_cast<int64_t>(pool_.layout().block_bytes);
     const int64_t most = std::clamp<int64_t>(most_written_bytes / bytes, 1, most_written_blocks);
-    while (writing_ < most && !waiting_writes_.empty()) {
+    while (!waiting_writes_.empty()) {
+        const std::optional<uint32_t> stores =
+            ready_stores(waiting_writes_.front().order.stores, static_cast<int32_t>(most));
+        if (!stores) break;
         Waiting write = std::move(waiting_writes_.front());
         waiting_writes_.pop_front();
-        if (!cache_.holds(write.block, write.order.put.key)) {
+        if (*stores == 0 || !cache_.holds(write.block, write.order.put.key)) {
             ++counters_.cache_writes_dropped_total;
             continue;
+        }
+        write.order.stores = *stores;
+        for (size_t i = 0; i < backlog_.size(); ++i) {
+            if ((*stores >> i & 1) == 0) continue;
+            if (backlog_[i].blocks++ == 0) backlog_[i].moved = Clock::now();
         }
         // A copy, so that the pool never waits for a store.
         std::vector<uint8_t>& copy = write.order.bytes;
@@ -312,7 +353,6 @@ void StoredPrefixes::write_more() {
         }
         copy.assign(write.order.put.bytes.begin(), write.order.put.bytes.end());
         write.order.put.bytes = copy;
-        ++writing_;
         transfer_->write(std::move(write.order));
     }
     // A block is there once, so more than the pool has would be blocks that left it.

@@ -7,13 +7,15 @@
 //   A store that answers nothing, not even late, holds up nobody: who waits goes on, and it is not asked until it answers.
 //   What is used from the pool and lacking in a store (which was down then, or lost it) is written again, once a minute at most.
 //   A block is written once, in the order of computing. It is copied for that, when its turn comes: only so many copies at a
-//   time; the others wait, and are dropped if the pool needs their room first.
+//   time for each store; the others wait, and are dropped if the pool needs their room first. A store that does not move any more is
+//   not waited for.
 //
 // Threads: owned by the engine thread. Never waits.
 #pragma once
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "engine/block_transfer.h"
@@ -72,6 +74,7 @@ class StoredPrefixes {
     void ended(Loading& loading, store::Get::Outcome outcome);
     bool give_up_waiting(Sequence& s);
     void write_lacking(const Sequence& s, const BlockTransfer::Run& has);
+    std::optional<uint32_t> ready_stores(uint32_t stores, int32_t most) const;
     void write_more();
     double seconds_to_compute(int32_t first, int32_t blocks) const;
     void queue_write(const Sequence& s, int32_t index, kv::BlockId block, double seconds, uint32_t stores);
@@ -93,7 +96,12 @@ class StoredPrefixes {
         BlockTransfer::Write order;  // its bytes are those of the block
     };
     std::deque<Waiting> waiting_writes_;
-    int32_t writing_ = 0;
+    // Of each store: copies on their way to it, and when it took one last.
+    struct Backlog {
+        int32_t blocks = 0;
+        Clock::time_point moved{};
+    };
+    std::vector<Backlog> backlog_;
     std::vector<std::vector<uint8_t>> spare_;  // copies that may be written over
     uint64_t next_ticket_ = 1;
     EngineStats& counters_;

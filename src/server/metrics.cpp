@@ -124,6 +124,8 @@ void print_stores(std::string& out, const engine::EngineStats& stats) {
          [](const Tier& t) { return t.store.blocks; });
     each("cache_store_bytes", "Bytes in a store, as far as known here.", "gauge",
          [](const Tier& t) { return t.store.bytes; });
+    each("cache_store_budget_bytes", "Bytes that a store may have.", "gauge",
+         [](const Tier& t) { return t.store.budget_bytes; });
     each("cache_store_read_bytes_total", "Bytes of blocks read.", "counter",
          [](const Tier& t) { return t.store.read_bytes_total; });
     each("cache_store_written_bytes_total", "Bytes of blocks written.", "counter",
@@ -137,10 +139,10 @@ void print_stores(std::string& out, const engine::EngineStats& stats) {
     each("cache_store_expired_total", "Blocks whose time had passed.", "counter",
          [](const Tier& t) { return t.store.expired_total; });
     counters(out, "cache_lookups_total", "Prompts looked for in the stores, by what came of it.", "result",
-             {{"loaded", stats.cache_lookups_total - stats.cache_lookups_empty_total -
-                             stats.cache_loads_late_total - stats.cache_loads_failed_total -
-                             stats.cache_loads_not_worth_total},
+             {{"loaded", stats.cache_loads_total},
               {"nothing", stats.cache_lookups_empty_total},
+              {"no_answer", stats.cache_lookups_given_up_total},
+              {"no_room", stats.cache_loads_no_room_total},
               {"late", stats.cache_loads_late_total},
               {"failed", stats.cache_loads_failed_total},
               {"slower_than_computing", stats.cache_loads_not_worth_total}});
@@ -150,65 +152,72 @@ void print_stores(std::string& out, const engine::EngineStats& stats) {
               {"dropped", stats.cache_writes_dropped_total}});
 }
 
+void print_engine(std::string& out, const engine::EngineStats& stats) {
+    gauge(out, "num_requests_running", "Requests being computed.", stats.running);
+    gauge(out, "num_requests_waiting", "Requests in the queue.", stats.waiting);
+    const int used = stats.blocks_total - stats.blocks_free;
+    gauge(out, "kv_cache_usage_perc", "Share of KV cache blocks in use, 0 to 1.",
+          stats.blocks_total > 0 ? static_cast<double>(used) / stats.blocks_total : 0);
+    gauge(out, "kv_cache_blocks", "KV cache blocks.", stats.blocks_total);
+    counter(out, "prompt_tokens_total", "Prompt tokens processed.", stats.prompt_tokens_total);
+    counter(out, "generation_tokens_total", "Tokens generated.", stats.generated_tokens_total);
+    counter(out, "num_preemptions_total", "Requests put back into the queue to free memory.",
+            stats.preemptions_total);
+    counter(out, "requests_rejected_total",
+            "Requests refused by the engine, for example since its queue was full.", stats.rejected_total);
+    counter(out, "engine_steps_total", "Batches computed.", stats.steps_total);
+    counter(out, "engine_wasted_rows_total", "Rows computed for answers that had just ended.",
+            stats.wasted_rows_total);
+    head(out, "engine_step_seconds_total", "Time of batches, with and without prompt rows.", "counter");
+    sample(out, "engine_step_seconds_total", "{kind=\"prompt\"}", stats.prompt_step_seconds_total);
+    sample(out, "engine_step_seconds_total", "{kind=\"decode\"}", stats.decode_step_seconds_total);
+    head(out, "engine_predicted_seconds_total", "What the cost model predicted for these batches.",
+         "counter");
+    sample(out, "engine_predicted_seconds_total", "", stats.predicted_seconds_total);
+    head(out, "engine_prediction_error", "Relative error of the predicted times of the latest 512 batches.",
+         "gauge");
+    sample(out, "engine_prediction_error", "{share=\"0.5\"}", stats.prediction_error_median);
+    sample(out, "engine_prediction_error", "{share=\"0.9\"}", stats.prediction_error_p90);
+    gauge(out, "engine_estimated_wait_seconds",
+          "How long a request that came now would wait for its first rows.", stats.estimated_wait);
+    print_histogram(out, "iteration_tokens", "Token rows of a batch.", engine::step_row_bounds,
+                    stats.step_rows, static_cast<double>(stats.step_rows_total));
+}
+
+void print_cache(std::string& out, const engine::EngineStats& stats) {
+    counter(out, "prefix_cache_queries_total", "Prompt tokens of requests that began.",
+            stats.cache_queries_total);
+    counter(out, "prefix_cache_hits_total", "Of these, tokens that were computed before and found again.",
+            stats.cache_hits_total);
+    head(out, "prefix_cache_misses_total", "The other ones, by why they had to be computed.", "counter");
+    for (size_t why = 0; why < stats.cache_misses_total.size(); ++why)
+        sample(out, "prefix_cache_misses_total",
+               "{reason=\"" + std::string(engine::cache_miss_names[why]) + "\"}",
+               static_cast<double>(stats.cache_misses_total[why]));
+    counter(out, "prefix_cache_evictions_total", "Blocks that made room for others.",
+            stats.cache.evicted_total);
+    durations(out, "kv_block_lifetime_seconds", "Of blocks that made room, since they were computed.",
+              stats.cache.lifetime);
+    durations(out, "kv_block_idle_before_evict_seconds", "Of these, since they were used last.",
+              stats.cache.idle);
+    durations(out, "kv_block_reuse_gap_seconds", "From one use of a block to the next.",
+              stats.cache.reuse_gap);
+    gauge(out, "prefix_cache_blocks", "Blocks that no request uses and that may be found again.",
+          stats.blocks_kept);
+    head(out, "prefix_cache_saved_seconds_total",
+         "What computing the tokens that were found would have taken, by the cost model.", "counter");
+    sample(out, "prefix_cache_saved_seconds_total", "", stats.cache_seconds_saved_total);
+}
+
 }  // namespace
 
 std::string Metrics::print(const engine::Engine* engine) const {
     std::string out;
     if (engine) {
         const engine::EngineStats stats = engine->stats();
-        gauge(out, "num_requests_running", "Requests being computed.", stats.running);
-        gauge(out, "num_requests_waiting", "Requests in the queue.", stats.waiting);
-        const int used = stats.blocks_total - stats.blocks_free;
-        gauge(out, "kv_cache_usage_perc", "Share of KV cache blocks in use, 0 to 1.",
-              stats.blocks_total > 0 ? static_cast<double>(used) / stats.blocks_total : 0);
-        gauge(out, "kv_cache_blocks", "KV cache blocks.", stats.blocks_total);
-        counter(out, "prompt_tokens_total", "Prompt tokens processed.", stats.prompt_tokens_total);
-        counter(out, "generation_tokens_total", "Tokens generated.", stats.generated_tokens_total);
-        counter(out, "num_preemptions_total", "Requests put back into the queue to free memory.",
-                stats.preemptions_total);
-        counter(out, "prefix_cache_queries_total", "Prompt tokens of requests that began.",
-                stats.cache_queries_total);
-        counter(out, "prefix_cache_hits_total", "Of these, tokens that were computed before and found again.",
-                stats.cache_hits_total);
-        head(out, "prefix_cache_misses_total", "The other ones, by why they had to be computed.", "counter");
-        for (size_t why = 0; why < stats.cache_misses_total.size(); ++why)
-            sample(out, "prefix_cache_misses_total",
-                   "{reason=\"" + std::string(engine::cache_miss_names[why]) + "\"}",
-                   static_cast<double>(stats.cache_misses_total[why]));
-        counter(out, "prefix_cache_evictions_total", "Blocks that made room for others.",
-                stats.cache.evicted_total);
-        durations(out, "kv_block_lifetime_seconds", "Of blocks that made room, since they were computed.",
-                  stats.cache.lifetime);
-        durations(out, "kv_block_idle_before_evict_seconds", "Of these, since they were used last.",
-                  stats.cache.idle);
-        durations(out, "kv_block_reuse_gap_seconds", "From one use of a block to the next.",
-                  stats.cache.reuse_gap);
-        gauge(out, "prefix_cache_blocks", "Blocks that no request uses and that may be found again.",
-              stats.blocks_kept);
-        head(out, "prefix_cache_saved_seconds_total",
-             "What computing the tokens that were found would have taken, by the cost model.", "counter");
-        sample(out, "prefix_cache_saved_seconds_total", "", stats.cache_seconds_saved_total);
+        print_engine(out, stats);
+        print_cache(out, stats);
         print_stores(out, stats);
-        counter(out, "requests_rejected_total",
-                "Requests refused by the engine, for example since its queue was full.",
-                stats.rejected_total);
-        counter(out, "engine_steps_total", "Batches computed.", stats.steps_total);
-        counter(out, "engine_wasted_rows_total", "Rows computed for answers that had just ended.",
-                stats.wasted_rows_total);
-        head(out, "engine_step_seconds_total", "Time of batches, with and without prompt rows.", "counter");
-        sample(out, "engine_step_seconds_total", "{kind=\"prompt\"}", stats.prompt_step_seconds_total);
-        sample(out, "engine_step_seconds_total", "{kind=\"decode\"}", stats.decode_step_seconds_total);
-        head(out, "engine_predicted_seconds_total", "What the cost model predicted for these batches.",
-             "counter");
-        sample(out, "engine_predicted_seconds_total", "", stats.predicted_seconds_total);
-        head(out, "engine_prediction_error",
-             "Relative error of the predicted times of the latest 512 batches.", "gauge");
-        sample(out, "engine_prediction_error", "{share=\"0.5\"}", stats.prediction_error_median);
-        sample(out, "engine_prediction_error", "{share=\"0.9\"}", stats.prediction_error_p90);
-        gauge(out, "engine_estimated_wait_seconds",
-              "How long a request that came now would wait for its first rows.", stats.estimated_wait);
-        print_histogram(out, "iteration_tokens", "Token rows of a batch.", engine::step_row_bounds,
-                        stats.step_rows, static_cast<double>(stats.step_rows_total));
     }
     counters(out, "request_success_total", "Requests answered, by the reason they ended.", "finished_reason",
              {{"stop", finished_stop}, {"length", finished_length}});

@@ -75,7 +75,7 @@ struct Get {
 // Since the store was opened, but for the first two.
 struct StoreStats {
     std::optional<uint64_t> blocks, bytes;  // now, as far as known here; nothing: the store does not tell
-    uint64_t budget_bytes = 0;              // 0: not limited by this process
+    std::optional<uint64_t> budget_bytes;   // nothing: not limited by this process
     uint64_t stored_total = 0, stored_bytes_total = 0;
     uint64_t not_stored_total = 0;  // no room, failed or late
     uint64_t read_total = 0, read_bytes_total = 0;

@@ -46,7 +46,10 @@ int FileIo::sync_folder(const char* path) {
 
 int FileIo::set_used(int descriptor, int64_t seconds) {
     const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(seconds), 0}};
-    return ::futimens(descriptor, times);
+    if (::futimens(descriptor, times) == 0) return 0;
+    // Of another user's file only "now" may be said, by who may write to it.
+    const timespec now[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+    return errno == EPERM ? ::futimens(descriptor, now) : -1;
 }
 
 namespace {

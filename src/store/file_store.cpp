@@ -24,12 +24,12 @@ std::optional<kv::Retention> class_of(const fs::path& name) {
     return kv::parse_retention(std::string_view(text).substr(0, text.find('-')));
 }
 
+}  // namespace
+
 bool in_use(const fs::path& path) {
     const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     return file.get() >= 0 && has_writer(file.get());
 }
-
-}  // namespace
 
 std::string writer_name() {
     std::random_device random;
@@ -63,7 +63,7 @@ Status FileStore::open() {
         return Error{ErrorCode::io_error, "the folder of the " + options_.name + " cache, " +
                                               folder_.string() +
                                               ", cannot be made or written to: " + error.message()};
-    look();
+    look(Clock::time_point::max(), true);
     clean();
     if (options_.tenant_bytes > 0) {
         const std::lock_guard lock(mutex_);
@@ -80,12 +80,12 @@ size_t FileStore::count_found(std::span<const kv::BlockKey> keys) const {
     return static_cast<size_t>(missing - keys.begin());
 }
 
-size_t FileStore::find(std::span<const kv::BlockKey> keys, Clock::time_point) {
+size_t FileStore::find(std::span<const kv::BlockKey> keys, Clock::time_point deadline) {
     const size_t found = count_found(keys);
     if (found == keys.size()) return found;
     const int64_t time = Clock::now().time_since_epoch().count();
     if (time - looked_ < Clock::duration(looking_interval).count()) return found;
-    look();
+    look(deadline, false);
     return count_found(keys);
 }
 
@@ -160,8 +160,7 @@ void FileStore::touch(std::span<const kv::BlockKey> keys, Clock::time_point dead
             if (!place) continue;
             set_.touch(*place, time);
             Segment& segment = *place->segment;
-            if (segment.own || time - segment.last_used < kv::lifetime(segment.retention).count() / 8)
-                continue;
+            if (time - segment.last_used < kv::lifetime(segment.retention).count() / 8) continue;
             segment.last_used = time;
             renewed.push_back(place->segment);
         }
@@ -175,30 +174,37 @@ void FileStore::touch(std::span<const kv::BlockKey> keys, Clock::time_point dead
 
 // ---- the folder
 
-// What other processes have added and removed.
-void FileStore::look() {
+// What other processes have added and removed. Of segments that are known and complete only with `all` anything is asked of the
+// file system: it may be at the other end of a network, and there may be thousands. What the time is too short for comes next time.
+void FileStore::look(Clock::time_point deadline, bool all) {
     const std::unique_lock looking(looking_, std::try_to_lock);
     if (!looking) return;
-    looked_ = Clock::now().time_since_epoch().count();
     std::error_code error;
-    std::vector<std::pair<fs::path, int64_t>> there;
-    for (fs::directory_iterator file(folder_, error), end; !error && file != end; file.increment(error)) {
-        struct stat status{};
-        if (!class_of(file->path().filename()) || ::stat(file->path().c_str(), &status) != 0) continue;
-        there.emplace_back(file->path(), status.st_mtime);
-    }
+    std::vector<fs::path> there;
+    for (fs::directory_iterator file(folder_, error), end; !error && file != end; file.increment(error))
+        if (class_of(file->path().filename())) there.push_back(file->path());
     if (error) return;
     std::ranges::sort(there);
     {
         const std::lock_guard lock(mutex_);
         std::vector<SegmentPtr> gone;
         for (const auto& [name, segment] : set_.all())
-            if (!segment->own &&
-                !std::ranges::binary_search(there, segment->path, {}, &std::pair<fs::path, int64_t>::first))
-                gone.push_back(segment);
+            if (!segment->own && !std::ranges::binary_search(there, segment->path)) gone.push_back(segment);
         for (const SegmentPtr& segment : gone) set_.erase(segment);
     }
-    for (const auto& [path, last_used] : there) look_at(path, last_used);
+    for (const fs::path& path : there) {
+        if (!all && is_complete(path)) continue;
+        struct stat status{};
+        if (::stat(path.c_str(), &status) == 0) look_at(path, status.st_mtime);
+        if (Clock::now() >= deadline) return;
+    }
+    looked_ = Clock::now().time_since_epoch().count();
+}
+
+bool FileStore::is_complete(const fs::path& path) const {
+    const std::lock_guard lock(mutex_);
+    const SegmentPtr segment = set_.named(path.filename());
+    return segment && (segment->own || segment->sealed);
 }
 
 void FileStore::look_at(const fs::path& path, int64_t last_used) {
@@ -213,9 +219,12 @@ void FileStore::look_at(const fs::path& path, int64_t last_used) {
             known = segment->entries;
         }
     }
-    const FileDescriptor file(io_->open(path.c_str(), O_RDWR, 0));
+    FileDescriptor file(io_->open(path.c_str(), O_RDWR, 0));
+    const bool may_write = file.get() >= 0;
+    if (!may_write && (errno == EACCES || errno == EPERM || errno == EROFS))  // another user's
+        file = FileDescriptor(io_->open(path.c_str(), O_RDONLY, 0));
     if (file.get() < 0) return;
-    const bool abandoned = ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+    const bool abandoned = may_write && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
     Result<SegmentContents> contents = read_segment(*io_, file.get(), options_.shape, std::move(known));
     if (!contents) {
         // Left by a process that died before it had written a first page. Others are somebody's, or another version's.
@@ -268,16 +277,20 @@ void FileStore::clean() {
         if (!retention || (path.parent_path() == folder_ && knows(path)) ||
             ::stat(path.c_str(), &status) != 0)
             continue;
-        if (status.st_mtime + kv::lifetime(*retention).count() < time)
+        if (status.st_mtime + kv::lifetime(*retention).count() < time && !in_use(path))
             io_->unlink(path.c_str());
         else
-            found.push_back({path, *retention, status.st_size, status.st_mtime, in_use(path)});
+            found.push_back({path, *retention, status.st_size, status.st_mtime});
     }
     std::vector<SegmentPtr> expired;
     {
         const std::lock_guard lock(mutex_);
         set_.others = std::move(found);
         expired = set_.expired(time);
+    }
+    std::erase_if(expired, [](const SegmentPtr& segment) { return in_use(segment->path); });
+    {
+        const std::lock_guard lock(mutex_);
         for (const SegmentPtr& segment : expired) {
             for (const int64_t used : segment->used) stats_.expired_total += used != 0;
             set_.erase(segment);

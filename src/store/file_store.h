@@ -4,9 +4,10 @@
 //
 // Who writes: every process appends to segments of its own, one per retention class, and holds a lock (flock) on each while
 // it does. put() writes all its blocks, then makes them durable with one call for each segment (group commit), and only then
-// are they found; so what fails half-way is never seen. A segment that is full, or whose process ends, is sealed.
+// are they found here; so what fails half-way is never seen. Others find a record when it is written: their reads compare its
+// checksums. A segment that is full, or whose process ends, is sealed.
 // Who reads: all segments of the folder that have the fingerprint. Those of other processes are found by looking at the
-// folder, at most once a second, when a look-up comes up short.
+// folder, at most once a second, when a look-up comes up short, and not for longer than the look-up's deadline.
 // Who cleans: everybody. At the start and now and then, segments whose class's time has passed since they were used last (the
 // file's time of change, which hits renew) are deleted; when the folder has more bytes than the budget, those with the least
 // worth: seconds of computing that their blocks save, per byte, divided by the time since each was used. Blocks of the
@@ -37,7 +38,9 @@ struct FileStoreOptions {
     // Of each tenant's blocks of this model that are found; 0: no limit of its own. The bytes of older ones are given back when
     // their segment goes.
     uint64_t tenant_bytes = 0;
-    bool others_read = false;  // files get the usual mode; else only their owner may read them
+    // Files get the mode that the umask leaves, else only their owner may read them. What other users write is found if they may
+    // read it; they renew what they may write to.
+    bool others_read = false;
     int64_t segment_bytes = int64_t{64} << 20;  // a segment is full then
     bool sync = true;  // wait until blocks are on the disk; else they survive the process only
     std::string name = "disk";

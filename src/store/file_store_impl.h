@@ -15,7 +15,8 @@
 namespace deepinfer::store {
 
 constexpr std::string_view segment_suffix = ".segment";
-std::string writer_name();  // of this process, unlike all others
+std::string writer_name();                          // of this process, unlike all others
+bool in_use(const std::filesystem::path& segment);  // a process is writing it
 
 class FileStore final : public BlockStore {
   public:
@@ -25,7 +26,7 @@ class FileStore final : public BlockStore {
           folder_(options.folder / options.shape.fingerprint.hex()),
           stride_(record_stride(options.shape)),
           writer_(writer_name()),
-          set_(stride_) {
+          set_(stride_, options.tenant_bytes > 0) {
         // Several segments must fit into the budget, or evicting one would be evicting all.
         const auto most = static_cast<int64_t>(options_.budget_bytes / 8);
         options_.segment_bytes = std::max(std::min(options_.segment_bytes, most), 2 * page_bytes + stride_);
@@ -54,8 +55,9 @@ class FileStore final : public BlockStore {
 
     int64_t now() const { return options_.now ? options_.now() : std::time(nullptr); }
     size_t count_found(std::span<const kv::BlockKey> keys) const;
-    void look();
+    void look(Clock::time_point deadline, bool all);
     void look_at(const std::filesystem::path& path, int64_t last_used);
+    bool is_complete(const std::filesystem::path& path) const;
     bool knows(const std::filesystem::path& path) const;
     void clean();
     bool make_room(int64_t bytes);
@@ -66,6 +68,7 @@ class FileStore final : public BlockStore {
     std::vector<size_t> best_of(const SegmentSet::Victim& victim) const;
     void forget(const SegmentSet::Victim& victim, std::span<const size_t> best);
     size_t read_run(std::span<Get> items, const SegmentSet::Place& first);
+    bool make_file(Writing& writing, const std::filesystem::path& path);
     bool ready_to_write(Writing& writing, kv::Retention retention);
     bool append(Writing& writing, Put& put, int64_t created);
     int write(Put& item, int64_t time);
@@ -87,8 +90,8 @@ class FileStore final : public BlockStore {
     uint64_t next_segment_ = 0;
     Clock::time_point cleaned_{}, shrinks_again_{};
 
-    std::mutex looking_;  // one thread looks at the folder at a time
-    std::atomic<int64_t> looked_{0};
+    std::mutex looking_;              // one thread looks at the folder at a time
+    std::atomic<int64_t> looked_{0};  // when it last did, to the end
 
     mutable std::mutex mutex_;  // of what follows; never held during I/O on blocks
     SegmentSet set_;

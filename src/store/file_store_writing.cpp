@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto cleaning_interval = std::chrono::seconds(60);
+constexpr int most_tries = 4;  // to make a file that nobody else has locked
 
 bool disk_is_full(int error) { return error == ENOSPC || error == EDQUOT; }
 
@@ -35,15 +36,21 @@ bool FileStore::make_room(int64_t bytes) {
 bool FileStore::evict(bool keep_best) {
     SegmentSet::Victim victim;
     fs::path path;
-    {
-        const std::lock_guard lock(mutex_);
-        victim = set_.least_worth(now());
-        if (victim.other) {
+    for (;;) {
+        {
+            const std::lock_guard lock(mutex_);
+            victim = set_.least_worth(now());
+            if (!victim.other) break;
             path = set_.others[*victim.other].path;
-            set_.others.erase(set_.others.begin() + static_cast<std::ptrdiff_t>(*victim.other));
         }
+        const bool used = in_use(path);
+        const std::lock_guard lock(mutex_);
+        set_.others[*victim.other].in_use = used;
+        if (used) continue;
+        set_.others.erase(set_.others.begin() + static_cast<std::ptrdiff_t>(*victim.other));
+        break;
     }
-    if (!victim.segment && path.empty()) return false;
+    if (!victim.segment && !victim.other) return false;
     if (victim.segment) {
         path = victim.segment->path;
         forget(victim, keep_best ? best_of(victim) : std::vector<size_t>());
@@ -96,15 +103,18 @@ void FileStore::forget(const SegmentSet::Victim& victim, std::span<const size_t>
     {
         const std::lock_guard lock(mutex_);
         for (const int64_t used : segment.used) stats_.evicted_total += used != 0;
-        stats_.evicted_total -= kept.size();
         set_.erase(victim.segment);
     }
     Writing& writing = writing_of(segment.retention);
+    uint64_t again = 0;
     for (Kept& k : kept) {
         k.put.bytes = k.bytes;
-        if (!writing.segment || !append(writing, k.put, now())) break;
+        if (!ready_to_write(writing, segment.retention) || !append(writing, k.put, now())) break;
+        ++again;
     }
-    commit(writing);
+    if (!commit(writing)) return;
+    const std::lock_guard lock(mutex_);
+    stats_.evicted_total -= again;
 }
 
 // Somebody has deleted the file that is being written: nobody will find what is in it.
@@ -118,6 +128,24 @@ void FileStore::drop_deleted(Writing& w) {
     set_.erase(std::exchange(w.segment, nullptr));
 }
 
+// A new file with this writer's lock on it; none if somebody else looked at it before it was locked, which may have cost it its name.
+bool FileStore::make_file(Writing& w, const fs::path& path) {
+    const mode_t mode = options_.others_read ? 0666 : 0600;
+    int descriptor = io_->open(path.c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
+    if (descriptor < 0 && errno == ENOENT && !make_folder())
+        descriptor = io_->open(path.c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
+    if (descriptor < 0) return false;
+    FileDescriptor file(descriptor);
+    struct stat status{};
+    // Where there are no locks, nobody takes it over.
+    const bool taken = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (taken)
+        io_->unlink(path.c_str());
+    else if (::fstat(descriptor, &status) == 0 && status.st_nlink > 0)
+        w.file = std::move(file);
+    return true;
+}
+
 // A segment of the class with room for one more record.
 bool FileStore::ready_to_write(Writing& w, kv::Retention retention) {
     if (w.segment && record_offset(options_.shape, w.records + 1) + 2 * page_bytes > options_.segment_bytes) {
@@ -126,20 +154,20 @@ bool FileStore::ready_to_write(Writing& w, kv::Retention retention) {
     }
     drop_deleted(w);
     if (w.segment) return true;
-    const fs::path path = folder_ / (std::string(to_string(retention)) + "-" + writer_ + "-" +
-                                     std::to_string(next_segment_++) + std::string(segment_suffix));
-    const mode_t mode = options_.others_read ? 0644 : 0600;
-    int descriptor = io_->open(path.c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
-    if (descriptor < 0 && errno == ENOENT && !make_folder())
-        descriptor = io_->open(path.c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
-    if (descriptor < 0) return false;
-    w.file = FileDescriptor(descriptor);
-    ::flock(descriptor, LOCK_EX | LOCK_NB);  // where there are no locks, nobody takes it over
+    fs::path path;
+    for (int tries = 0; w.file.get() < 0; ++tries) {
+        path = folder_ / (std::string(to_string(retention)) + "-" + writer_ + "-" +
+                          std::to_string(next_segment_++) + std::string(segment_suffix));
+        if (!make_file(w, path) || tries == most_tries) return false;
+    }
     auto page = segment_header(options_.shape, retention);
     iovec part{page.data(), page.size()};
-    if (!write_all(*io_, descriptor, {&part, 1}, 0) ||
+    if (!write_all(*io_, w.file.get(), {&part, 1}, 0) ||
         (options_.sync && io_->sync_folder(folder_.c_str()) != 0)) {
+        const int why = errno;
         io_->unlink(path.c_str());
+        w.file = FileDescriptor(-1);
+        errno = why;
         return false;
     }
     w.records = w.durable = 0;
@@ -205,17 +233,20 @@ void FileStore::close(Writing& w) {
     if (!w.segment) return;
     const SegmentPtr segment = std::exchange(w.segment, nullptr);
     bool sealed = false, keep = w.durable > 0;
-    if (keep)
+    const int64_t time = now();
+    if (keep) {
         sealed =
             seal_segment(*io_, w.file.get(), options_.shape, std::span(segment->entries).first(w.durable))
                 .ok();
-    else
+        io_->set_used(w.file.get(), time);
+    } else {
         io_->unlink(segment->path.c_str());
+    }
     w.file = FileDescriptor(-1);
     const std::lock_guard lock(mutex_);
     segment->own = false;
     segment->sealed = sealed;
-    segment->last_used = now();
+    segment->last_used = time;
     if (sealed) segment->bytes = sealed_bytes(options_.shape, w.durable);
     if (!keep) set_.erase(segment);
 }
@@ -240,10 +271,11 @@ int FileStore::write(Put& item, int64_t time) {
 void FileStore::put(std::span<Put> items, Clock::time_point deadline) {
     if (Clock::now() - cleaned_ > cleaning_interval) {
         cleaned_ = Clock::now();
-        look();  // others may have deleted what is believed to be here
+        look(deadline, true);  // others may have deleted what is believed to be here
         clean();
     }
     const int64_t time = now();
+    std::vector<kv::BlockKey> present;
     for (Put& item : items) {
         item.outcome = Put::Outcome::failed;
         if (item.retention == kv::Retention::none || item.bytes.size() != options_.shape.block_bytes)
@@ -254,8 +286,8 @@ void FileStore::put(std::span<Put> items, Clock::time_point deadline) {
         }
         {
             const std::lock_guard lock(mutex_);
-            if (const SegmentSet::Place* place = set_.find(item.key)) {
-                set_.touch(*place, time);
+            if (set_.find(item.key)) {
+                present.push_back(item.key);
                 item.outcome = Put::Outcome::present;
                 continue;
             }
@@ -281,6 +313,7 @@ void FileStore::put(std::span<Put> items, Clock::time_point deadline) {
         }
     }
     for (Writing& writing : writing_) commit(writing);
+    touch(present, deadline);
     for (const Put& item : items) count(item);
 }
 

@@ -89,10 +89,12 @@ Deleted delete_segments(const std::vector<SegmentInfo>& segments,
     Deleted result;
     for (const SegmentInfo& segment : segments) {
         if (!which(segment)) continue;
-        const FileDescriptor file(::open(segment.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-        if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+        // Network file systems lock only what is open for writing.
+        const FileDescriptor file(::open(segment.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+        const bool locked = file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+        if (file.get() >= 0 && !locked && errno == EWOULDBLOCK)
             result.in_use_bytes += segment.bytes;
-        else if (::unlink(segment.path.c_str()) == 0)
+        else if (file.get() >= 0 && ::unlink(segment.path.c_str()) == 0)
             result.bytes += segment.bytes;
         else if (errno != ENOENT && result.failure.message.empty())
             result.failure = {ErrorCode::io_error, segment.path.string() + " cannot be deleted: " +

@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "store/redis_store.h"
+#include "store/block_store.h"
+#include "store/redis_address.h"
 
 struct redisContext;
 struct redisReply;
@@ -46,9 +47,9 @@ class RedisConnection {
     std::vector<RedisReply> run(std::span<const RedisCommand> commands, Clock::time_point deadline);
     // Whether there is a connection, then; it is made if there was none.
     bool connect(Clock::time_point deadline);
-    // It does not answer, or answers with errors of the connection: calls come back at once for a while.
     // Why it failed last, in the words of the system or the server; empty: it has not.
     const std::string& problem() const { return problem_; }
+    // It does not answer, or answers with errors of the connection: calls come back at once for a while.
     bool resting() const { return Clock::now() < rest_until_; }
 
   private:

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "store/redis_store.h"
+#include "store/redis_address.h"
 
 struct redisReader;
 struct redisReply;

@@ -3,7 +3,6 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <mutex>
 #include <unordered_map>
@@ -19,54 +18,6 @@ constexpr size_t keys_at_once = 256;                     // of a look-up
 constexpr size_t most_bytes_at_once = size_t{32} << 20;  // of blocks on their way
 constexpr size_t more_reply_bytes = size_t{16} << 20;    // than a record has: a slot map, rounded up
 constexpr size_t most_known = 1 << 17;                   // blocks whose class and last use are remembered
-
-template <class T>
-bool parse_number(std::string_view text, T& value, T least, T most) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
-}
-
-// One host[:port] from the front of a list, with the comma behind it. Returns what is wrong with it.
-std::string take_node(std::string_view& list, RedisNode& node) {
-    size_t end = 0;
-    if (list.starts_with("[")) {
-        end = list.find(']');
-        if (end == std::string_view::npos) return "has a '[' without a ']'";
-        node.host = list.substr(1, end - 1);
-        list.remove_prefix(end + 1);
-    } else {
-        end = std::min(list.find_first_of(":,"), list.size());
-        node.host = list.substr(0, end);
-        list.remove_prefix(end);
-    }
-    if (node.host.empty()) return "has no host";
-    end = std::min(list.find(','), list.size());
-    const std::string_view port = list.substr(0, end);
-    if (!port.empty() && (port[0] != ':' || !parse_number(port.substr(1), node.port, 1, 65'535)))
-        return "has a port that is no number from 1 to 65535";
-    if (end + 1 == list.size()) return "ends with a comma";
-    list.remove_prefix(std::min(end + 1, list.size()));
-    return {};
-}
-
-// nullopt: a '%' that is not followed by the number of a byte other than 0.
-std::optional<std::string> percent_decoded(std::string_view text) {
-    std::string result;
-    for (size_t i = 0; i < text.size(); ++i) {
-        if (text[i] != '%') {
-            result += text[i];
-            continue;
-        }
-        unsigned byte = 0;
-        const std::string_view digits = text.substr(i + 1, 2);
-        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
-        if (digits.size() < 2 || error != std::errc() || end != digits.data() + 2 || byte == 0)
-            return std::nullopt;
-        result += static_cast<char>(byte);
-        i += 2;
-    }
-    return result;
-}
 
 class RedisStore final : public BlockStore {
   public:
@@ -109,11 +60,14 @@ class RedisStore final : public BlockStore {
         const std::lock_guard lock(mutex_);
         ++stats_.failed_total;
     }
-    void remember(const kv::BlockKey& key, kv::Retention retention) {
+    // The class that the server has the block in; `used`: when its time to live began, 0 if that is not known.
+    void remember(const kv::BlockKey& key, kv::Retention retention, int64_t used) {
         const std::lock_guard lock(mutex_);
         if (known_.size() >= most_known) known_.clear();
-        known_[key] = {retention, std::time(nullptr)};
+        Known& known = known_[key];
+        known = {retention, std::max(known.used, used)};
     }
+    void renew_present(std::span<const Put> items, Clock::time_point deadline);
 
     const RedisStoreOptions options_;
     const std::string prefix_;
@@ -192,7 +146,7 @@ Get::Outcome RedisStore::take(const Get& item, const redisReply* reply, Clock::t
     if (record.size() == record_bytes_) {
         std::ranges::copy(record.subspan(header), item.bytes.begin());
         if (judge_record(options_.shape, record.first(header), item) == Get::Outcome::ok) {
-            remember(item.key, decode_record(options_.shape, record.first(header))->retention);
+            remember(item.key, decode_record(options_.shape, record.first(header))->retention, 0);
             return Get::Outcome::ok;
         }
     }
@@ -248,8 +202,24 @@ void RedisStore::put_some(std::span<Put> items, Clock::time_point deadline) {
                        : reply->type == REDIS_REPLY_NIL  ? Put::Outcome::present
                        : said.starts_with("OOM")         ? Put::Outcome::no_room
                                                          : Put::Outcome::failed;
-        if (item.outcome <= Put::Outcome::present) remember(item.key, item.retention);
+        if (item.outcome == Put::Outcome::stored) remember(item.key, item.retention, std::time(nullptr));
     }
+    renew_present(items, deadline);
+}
+
+// What was there already was computed anew, so it is in use. Its class is not known, so that its life must not become shorter (GT:
+// Redis 7; older servers refuse it, and it ends with its time).
+void RedisStore::renew_present(std::span<const Put> items, Clock::time_point deadline) {
+    std::vector<std::string> names, lifetimes;
+    for (const Put& item : items) {
+        if (item.outcome != Put::Outcome::present) continue;
+        names.push_back(name_of(item.key));
+        lifetimes.push_back(std::to_string(kv::lifetime(item.retention).count()));
+    }
+    std::vector<RedisCommand> commands;
+    commands.reserve(names.size());
+    for (size_t i = 0; i < names.size(); ++i) commands.push_back({"EXPIRE", names[i], lifetimes[i], "GT"});
+    if (!commands.empty()) writing_.run(commands, deadline);
 }
 
 // Only of blocks that this process has read or written: it knows their classes.
@@ -275,59 +245,6 @@ void RedisStore::touch(std::span<const kv::BlockKey> keys, Clock::time_point dea
 }
 
 }  // namespace
-
-Result<RedisAddress> parse_redis_url(const std::string& url) {
-    const auto wrong = [](const std::string& why) {
-        return Error{ErrorCode::invalid_argument,
-                     "the address of a Redis server " + why +
-                         "; it is redis://[[user]:password@]host[:port][,host[:port]]...[/database] or "
-                         "unix:///path"};
-    };
-    if (url.size() > most_url_bytes)
-        return wrong("has more than " + std::to_string(most_url_bytes) + " bytes");
-    if (url.find('\0') != std::string::npos) return wrong("has a zero byte in it");
-    RedisAddress address;
-    if (url.starts_with("unix://")) {
-        address.path = url.substr(7);
-        return address.path.starts_with("/") ? Result<RedisAddress>(address)
-                                             : wrong("names no absolute path");
-    }
-    if (url.starts_with("rediss://"))
-        return Error{ErrorCode::unsupported, "TLS (rediss://) is not supported: use a tunnel"};
-    if (!url.starts_with("redis://") && !url.starts_with("valkey://"))
-        return wrong("does not begin with redis://, valkey:// or unix://");
-    std::string_view rest = std::string_view(url).substr(url.find("//") + 2);
-    if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
-        const std::string_view who = rest.substr(0, at);
-        const size_t colon = who.find(':');
-        if (colon == std::string_view::npos) return wrong("has a user without a password");
-        const auto user = percent_decoded(who.substr(0, colon)),
-                   password = percent_decoded(who.substr(colon + 1));
-        if (!user || !password)
-            return wrong(
-                "has a user or password with a '%' that two hexadecimal digits do not follow (%25 is '%')");
-        address.user = *user;
-        address.password = *password;
-        rest.remove_prefix(at + 1);
-    }
-    if (const size_t slash = rest.find('/'); slash != std::string_view::npos) {
-        if (slash + 1 < rest.size() && !parse_number(rest.substr(slash + 1), address.database, 0, 65'535))
-            return wrong("has a database that is no number from 0 to 65535");
-        rest = rest.substr(0, slash);
-    }
-    for (bool first = true; first || !rest.empty(); first = false) {
-        RedisNode node;
-        if (const std::string why = take_node(rest, node); !why.empty()) return wrong(why);
-        if (first)
-            address.host = node.host, address.port = node.port;
-        else
-            address.more_nodes.push_back(node);
-    }
-    if (!address.more_nodes.empty() && address.database != 0)
-        return wrong(
-            "has several hosts, which is a cluster, and a database other than 0, which no cluster has");
-    return address;
-}
 
 Result<std::unique_ptr<BlockStore>> open_redis_store(const RedisStoreOptions& options) {
     if (Status status = check_shape(options.shape); !status) return status.error();

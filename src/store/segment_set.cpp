@@ -30,16 +30,23 @@ void SegmentSet::add(const SegmentPtr& segment, size_t record, int64_t used) {
     segment->used[record] = used;
     Tenant& tenant = tenants_[entry.tenant];
     ++tenant.blocks;
-    tenant.stored.push_back(entry.key);
+    if (ages_of_tenants_) tenant.stored.push_back(entry.key);
 }
 
 void SegmentSet::forget(const kv::BlockKey& key) {
     const auto found = places_.find(key);
     if (found == places_.end()) return;
     const Place place = found->second;
+    Tenant& tenant = tenants_[place.segment->entries[place.record].tenant];
     place.segment->used[place.record] = 0;
-    --tenants_[place.segment->entries[place.record].tenant].blocks;
+    --tenant.blocks;
     places_.erase(found);
+    drop_gone(tenant);
+}
+
+// From the front, where they gather.
+void SegmentSet::drop_gone(Tenant& tenant) {
+    while (!tenant.stored.empty() && !places_.contains(tenant.stored.front())) tenant.stored.pop_front();
 }
 
 void SegmentSet::touch(const Place& place, int64_t now) { place.segment->used[place.record] = now; }
@@ -74,8 +81,8 @@ std::vector<uint64_t> SegmentSet::tenants() const {
 }
 
 const kv::BlockKey* SegmentSet::oldest_of(uint64_t tenant) {
-    std::deque<kv::BlockKey>& stored = tenants_[tenant].stored;
-    while (!stored.empty() && !places_.contains(stored.front())) stored.pop_front();
+    drop_gone(tenants_[tenant]);
+    const std::deque<kv::BlockKey>& stored = tenants_[tenant].stored;
     return stored.empty() ? nullptr : &stored.front();
 }
 

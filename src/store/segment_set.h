@@ -38,7 +38,9 @@ struct OtherFile {
 
 class SegmentSet {
   public:
-    explicit SegmentSet(int64_t record_bytes) : record_bytes_(record_bytes) {}
+    // ages_of_tenants: oldest_of() will be asked.
+    SegmentSet(int64_t record_bytes, bool ages_of_tenants)
+        : record_bytes_(record_bytes), ages_of_tenants_(ages_of_tenants) {}
 
     struct Place {
         SegmentPtr segment;
@@ -78,12 +80,14 @@ class SegmentSet {
     double worth(const Segment& segment, int64_t now) const;
 
     const int64_t record_bytes_;
+    const bool ages_of_tenants_;
     std::unordered_map<kv::BlockKey, Place, kv::BlockKeyHash> places_;
     std::unordered_map<std::string, SegmentPtr> segments_;  // by file name
     struct Tenant {
         uint64_t blocks = 0;
         std::deque<kv::BlockKey> stored;  // oldest first; some can no longer be found
     };
+    void drop_gone(Tenant& tenant);
     std::unordered_map<uint64_t, Tenant> tenants_;
 };
 

@@ -106,11 +106,16 @@ TEST(Stores, AFolderThatWasNamedIsCheckedFirst) {
         StoreOptions options;
         options.disk = true;
         (option == std::string("--cache-dir") ? options.folder : options.shared_folder) = "/proc/absent";
-        const Status status = check_store_folders(options);
+        const Status status = check_stores(options);
         ASSERT_FALSE(status.ok());
         EXPECT_NE(status.error().message.find(std::string(option) + ": /proc/absent"), std::string::npos);
     }
-    EXPECT_TRUE(check_store_folders({}).ok());
+    EXPECT_TRUE(check_stores({}).ok());
+    StoreOptions limited;
+    limited.tenant_gib = 1;
+    EXPECT_EQ(check_stores(limited).error().code, ErrorCode::invalid_argument);
+    limited.disk = true;
+    EXPECT_TRUE(check_stores(limited).ok());
     // Options that would do nothing.
     for (const std::vector<std::string>& nonsense :
          {std::vector<std::string>{"--no-disk-cache", "--cache-dir", "x"},
@@ -118,6 +123,7 @@ TEST(Stores, AFolderThatWasNamedIsCheckedFirst) {
           {"--shared-cache-size", "1"},
           {"--no-prefix-cache", "--cache-dir", "x"},
           {"--no-prefix-cache", "--cache-url", "redis://localhost"},
+          {"--no-disk-cache", "--cache-retention", "agent"},
           {"--no-prefix-cache", "--share-prefix-cache"}}) {
         const Outcome outcome = serve(nonsense);
         EXPECT_EQ(outcome.code, 2) << nonsense[0];

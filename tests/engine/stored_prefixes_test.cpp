@@ -146,8 +146,6 @@ TEST(StoredPrefixes, ALoadThatIsLateIsCutOffAndTheRestIsComputed) {
     EXPECT_LT(end.cached_tokens, 20 * block);
     EXPECT_EQ(bench->engine->stats().cache_loads_late_total, 1u);
     EXPECT_EQ(missed(end, CacheMiss::late), 20 * block - end.cached_tokens);
-    // Now the store is known to be slow: a load that takes longer than computing is not begun.
-    const Request other = prompt_of(20 * block + 1, 5);
     EXPECT_TRUE(bench->quiet());
 }
 
@@ -330,6 +328,54 @@ TEST(StoredPrefixes, AStoreThatHangsHoldsNobodyUp) {
     std::this_thread::sleep_for(100ms);  // it answers what it was asked
     EXPECT_TRUE(bench->quiet());
     EXPECT_EQ(run(*bench, requests[6]).loaded_tokens[0], 4 * block);
+}
+
+// What was given up and came all the same is not counted as loaded: usage must add up.
+TEST(StoredPrefixes, WhatComesTooLateIsNotCounted) {
+    auto contents = std::make_shared<MapStoreContents>();
+    const Request request = prompt_of(20 * block + 1, 90);
+    run(*make_bench({contents}), request);
+    const auto bench = make_bench({contents});
+    Request beginning = request;
+    beginning.prompt.resize(block + 1);
+    run(*bench, beginning);  // the pool has its first block
+    contents->hangs = true;
+    std::thread later([&] {
+        std::this_thread::sleep_for(800ms);
+        contents->hangs = false;
+    });
+    const Finish end = run(*bench, request);
+    later.join();
+    int32_t loaded = 0;
+    for (const int32_t tokens : end.loaded_tokens) loaded += tokens;
+    EXPECT_LE(loaded, end.cached_tokens);
+    EXPECT_EQ(bench->engine->stats().cache_lookups_given_up_total, 1u);
+    EXPECT_TRUE(bench->quiet());
+}
+
+// Writing to a far store that stalls keeps nothing from the near one, and what it lacks it gets later.
+TEST(StoredPrefixes, AFarStoreThatHangsKeepsNothingFromTheNearOne) {
+    auto near = std::make_shared<MapStoreContents>(), far = std::make_shared<MapStoreContents>();
+    const auto bench = make_bench({near, far}, 400);
+    far->hangs = true;
+    const auto begin = Clock::now();
+    for (unsigned i = 0; i < 10; ++i) run(*bench, prompt_of(20 * block + 1, 300 + i));
+    const auto stored = [](MapStoreContents& contents) {
+        const std::lock_guard lock(contents.mutex);
+        return contents.blocks.size();
+    };
+    while (stored(*near) < 10 * 20 && Clock::now() - begin < 20s) {
+        run(*bench, prompt_of(5, 400));  // steps, so that writes go on
+        std::this_thread::sleep_for(50ms);
+    }
+    EXPECT_EQ(stored(*near), 10u * 20);
+    EXPECT_EQ(stored(*far), 0u);
+    far->hangs = false;
+    while (stored(*far) < 10 * 20 && Clock::now() - begin < 40s) {
+        for (unsigned i = 0; i < 10; ++i) run(*bench, prompt_of(20 * block + 1, 300 + i));
+        std::this_thread::sleep_for(50ms);
+    }
+    EXPECT_EQ(stored(*far), 10u * 20);
 }
 
 // Without a store, what left the pool is known to have been there.

@@ -165,5 +165,42 @@ TEST(RedisStore, OtherModelsAndDamagedValues) {
     EXPECT_EQ(get(*store, blocks, 1, 1)[0], Get::Outcome::damaged);
 }
 
+// A block that is read, or computed again, lives on: also if another process wrote it, days ago.
+TEST(RedisStore, UseRenews) {
+    const RedisServer server;
+    const TestBlocks blocks(test_shape(), 9, 3);
+    stored(*open(server.url()), blocks.puts(0, 3));
+    RedisConnection direct(parse_redis_url(server.url()).value(), 1);
+    const auto name = [&](size_t i) { return "deepinfer:1:" + blocks.keys[i].hex(); };
+    const auto life = [&](size_t i) {
+        const std::string key = name(i);
+        const std::vector<std::vector<std::string_view>> ask{{"TTL", key}};
+        return direct.run(ask, soon())[0]->integer;
+    };
+    const auto age = [&] {
+        for (size_t i = 0; i < 3; ++i) {
+            const std::string key = name(i);
+            const std::vector<std::vector<std::string_view>> change{{"EXPIRE", key, "100"}};
+            direct.run(change, soon());
+        }
+    };
+    constexpr int64_t day = 24 * 3600;
+    age();
+    const auto store = open(server.url());
+    EXPECT_EQ(readable(*store, blocks, 0, 1), 1u);
+    store->touch(blocks.keys, soon());
+    EXPECT_GT(life(0), 6 * day);
+    EXPECT_LE(life(1), 100);  // not read
+    EXPECT_EQ(put(*store, blocks.puts(1, 1))[0], Put::Outcome::present);
+    EXPECT_GT(life(1), 6 * day);
+    // Of another class: the longer life stays.
+    EXPECT_EQ(put(*store, blocks.puts(1, 1, kv::Retention::agent))[0], Put::Outcome::present);
+    EXPECT_GT(life(1), 6 * day);
+    age();
+    EXPECT_EQ(put(*store, blocks.puts(2, 1, kv::Retention::agent))[0], Put::Outcome::present);
+    EXPECT_GT(life(2), 2 * day);
+    EXPECT_LT(life(2), 4 * day);
+}
+
 }  // namespace
 }  // namespace deepinfer::store

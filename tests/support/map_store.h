@@ -22,7 +22,7 @@ struct MapStoreContents {
     std::mutex mutex;
     std::map<kv::BlockKey, Block> blocks;
     std::atomic<int64_t> delay_us{0};     // of every call
-    std::atomic<bool> hangs{false};       // calls that read wait as long as this is so
+    std::atomic<bool> hangs{false};       // calls wait as long as this is so
     std::atomic<int32_t> fail_gets{0};    // of a thousand blocks
     std::atomic<int32_t> fail_puts{0};    // of a thousand blocks
     std::atomic<int32_t> damage_gets{0};  // of a thousand blocks: reported as damaged, with other bytes
@@ -57,6 +57,7 @@ class MapStore final : public BlockStore {
         }
     }
     void put(std::span<Put> items, Clock::time_point deadline) override {
+        hang();
         for (Put& item : items) {
             item.outcome = Put::Outcome::late;
             if (Clock::now() >= deadline) continue;
