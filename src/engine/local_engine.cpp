@@ -123,10 +123,22 @@ void LocalEngine::receive(Clock::time_point until) {
     end_overdue_and_cancelled(orders);
 }
 
+// Choices that have not started yet are remembered: they end when they do, or all together.
+void LocalEngine::note_cancelled(Sequence& s, const Mailbox::Orders& orders) {
+    for (const Mailbox::Cancel& cancel : orders.cancelled)
+        if (cancel.id == s.id && cancel.choice >= s.choice && cancel.choice < s.choice + s.choices &&
+            std::ranges::count(s.cancelled, cancel.choice) == 0)
+            s.cancelled.push_back(cancel.choice);
+}
+
 void LocalEngine::end_overdue_and_cancelled(const Mailbox::Orders& orders) {
     const Clock::time_point now = Clock::now();
     const auto end = [&](const SequencePtr& s) {
-        if (orders.cancels(s->id, s->choice, s->choices == 1)) return finish(*s, FinishReason::cancelled);
+        note_cancelled(*s, orders);
+        const auto cancelled = static_cast<int32_t>(s->cancelled.size());
+        if (orders.cancels(s->id) ||
+            (s->choices == 1 ? std::ranges::count(s->cancelled, s->choice) > 0 : cancelled == s->choices))
+            return finish(*s, FinishReason::cancelled);
         if (s->deadline && now >= *s->deadline)
             finish(*s, FinishReason::error, -1,
                    Error{ErrorCode::deadline_exceeded,
@@ -152,6 +164,7 @@ void LocalEngine::process(StepResult result) {
     assert(flight.id == result.id);
     done_step_ = result.id;
     if (!result.skipped && !result.failure) measure(flight, result);
+    end_not_finite(flight, result);
     std::span<Result<SampledToken>> scores(result.scores);
     for (const auto& [s, chunk, scored] : flight.rows) {
         const int32_t computed = std::max(chunk.position, s->counted),
@@ -183,6 +196,22 @@ void LocalEngine::process(StepResult result) {
                      static_cast<int32_t>(flight.samples.size()), 0});
 }
 
+// Before anything of theirs is published: also the choices that start from such a prompt in this step.
+void LocalEngine::end_not_finite(const Flight& flight, const StepResult& result) {
+    for (const int32_t index : result.not_finite) {
+        const Error error{
+            ErrorCode::internal,
+            "the model's keys or values are not finite, or too large for the type they are stored in"};
+        const SequencePtr& bad = flight.rows[static_cast<size_t>(index)].sequence;
+        finish(*bad, FinishReason::error, -1, error);
+        for (const SequencePtr& s : flight.samples) {
+            const bool own_rows =
+                std::ranges::any_of(flight.rows, [&](const auto& r) { return r.sequence == s; });
+            if (s->id == bad->id && !own_rows) finish(*s, FinishReason::error, -1, error);
+        }
+    }
+}
+
 void LocalEngine::publish(Sequence& s, int32_t computed) {
     PrefixSharing::Published published = prefixes_.publish(s, computed);
     retire(s, std::move(published.replaced));
@@ -199,7 +228,10 @@ void LocalEngine::measure(const Flight& flight, const StepResult& result) {
     for (const Flight::Rows& r : flight.rows) {
         chunks.push_back(r.chunk);
         rows += r.chunk.rows;
-        if (r.chunk.rows > 1) service += times_->seconds({&r.chunk, 1}), prompts = true;
+        // The last token of a prompt is a row like those of answers.
+        if (r.chunk.position >= r.sequence->prompt_tokens - 1) continue;
+        service += times_->seconds({&r.chunk, 1});
+        prompts = true;
     }
     const double took = seconds(result.end - result.begin);
     times_->observe(chunks, took);
@@ -237,7 +269,8 @@ void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, E
     (reason == FinishReason::stop        ? counters_.finished_stop_total
      : reason == FinishReason::length    ? counters_.finished_length_total
      : reason == FinishReason::cancelled ? counters_.cancelled_total
-                                         : counters_.failed_total)++;
+                                         : counters_.failed_total) +=
+        static_cast<uint64_t>(s.choices);  // one that ends before its choices began ends for all of them
     Finish end;
     end.reason = reason;
     end.stop_token = stop_token;
@@ -252,7 +285,6 @@ void LocalEngine::finish(Sequence& s, FinishReason reason, TokenId stop_token, E
     end.queued = seconds(started - s.arrival);
     end.prefill = seconds(first_token - started);
     end.decode = seconds(now - first_token);
-    // A request that ends before its choices began ends for all of them.
     for (int32_t choice = s.choice; choice < s.choice + s.choices; ++choice)
         ended_.push_back({s.listener, choice, end});
 }

@@ -17,13 +17,9 @@ std::string one_digit(double value) {
 
 }  // namespace
 
-bool Mailbox::Orders::cancels(RequestId id, int32_t choice, bool begun) const {
+bool Mailbox::Orders::cancels(RequestId id) const {
     return id < cancelled_below ||
-           std::any_of(
-               cancelled.begin(), cancelled.end(),
-               [&](const Cancel& c) {
-                   return c.id == id && (c.choice < 0 || (begun && c.choice == choice));
-               });
+           std::ranges::any_of(cancelled, [&](const Cancel& c) { return c.id == id && c.choice < 0; });
 }
 
 Result<RequestId> Mailbox::submit(Request request, Listener listener) {

@@ -25,8 +25,8 @@ class Mailbox {
     struct Orders {
         std::vector<Arrival> arrived;
         std::vector<Cancel> cancelled;
-        RequestId cancelled_below = 0;  // all with a lower id
-        bool cancels(RequestId id, int32_t choice, bool begun) const;
+        RequestId cancelled_below = 0;     // all with a lower id
+        bool cancels(RequestId id) const;  // all of the request's choices
     };
 
     // At most `places` sequences wait and run; who would wait longer than `max_wait_seconds` (if positive) is refused.

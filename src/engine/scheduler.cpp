@@ -11,6 +11,8 @@ namespace {
 
 constexpr double nearly = 0.9;  // of its budget: then a step is full
 constexpr double enough = 0.5;  // if a prompt ends in it: its first token should not wait for others' chunks
+constexpr int32_t most_passed =
+    32;  // waiting ones that do not fit, looked at in a step: more would cost more than they gain
 constexpr int32_t chunk_rows = 16;  // chunks are multiples of it: tiles of the matrix products come out even
 
 class Planner {
@@ -113,7 +115,17 @@ class Planner {
                 is_running(i) && !out_[static_cast<size_t>(i)] && !s.complete && s.tokens - s.computed > 1;
             if (starts || goes_on) candidates.push_back(i);
         }
-        bool first = true, admitting = true;
+        // Finding whose turn it is looks at all candidates: those that cannot start are left out.
+        std::vector<int32_t> left_out;
+        const auto leave_out_waiting = [&] {
+            std::erase_if(candidates, [&](int32_t c) {
+                if (!is_running(c)) left_out.push_back(c);
+                return !is_running(c);
+            });
+        };
+        int32_t passed = 0;
+        bool first = true;
+        if (count_ >= limits_.max_running) leave_out_waiting();
         while (!candidates.empty() && rows_left_ > 0 &&
                (first || plan_.predicted <= (ends_ ? enough : nearly) * plan_.budget)) {
             const auto at = candidates.begin() + next(candidates);
@@ -121,22 +133,25 @@ class Planner {
             const SequenceView& s = view(index);
             candidates.erase(at);
             const bool fits = is_running(index) || (count_ + s.choices <= limits_.max_running &&
-                                                    admission_blocks(s) <= free_blocks_ && admitting);
-            // Others may pass one that does not fit, but not for ever: then places and blocks are kept for it.
-            if (!fits && s.skipped >= limits_.most_skipped) admitting = false;
+                                                    admission_blocks(s) <= free_blocks_);
             const int32_t rows = fits ? chunk(s, is_running(index), first) : 0;
             if (rows == 0) {
                 plan_.skipped.push_back(index);
+                // Others may pass one that does not fit, but not for ever: then places and blocks are kept for it.
+                if (!fits && (s.skipped >= limits_.most_skipped || ++passed == most_passed))
+                    leave_out_waiting();
                 continue;
             }
             first = false;
             ends_ |= s.computed + rows == s.tokens;
             admit(index, rows);
+            if (count_ >= limits_.max_running) leave_out_waiting();
         }
         if (first)
             plan_.skipped.clear();
         else
-            plan_.skipped.insert(plan_.skipped.end(), candidates.begin(), candidates.end());
+            for (const auto& passed_over : {candidates, left_out})
+                plan_.skipped.insert(plan_.skipped.end(), passed_over.begin(), passed_over.end());
     }
 
     void admit(int32_t index, int32_t rows) {

@@ -20,7 +20,8 @@ struct Sequence {
     int32_t choice = 0;
     std::shared_ptr<const Listener> listener;  // of all choices
     std::shared_ptr<const SamplingParams> sampling;
-    int32_t choices = 1;  // that start when the prompt is computed; 1 once they have
+    int32_t choices = 1;             // that start when the prompt is computed; 1 once they have
+    std::vector<int32_t> cancelled;  // of these choices: they end when they start
     int32_t tenant = 0, priority = 0;
     Clock::time_point arrival;
     std::optional<Clock::time_point> deadline;

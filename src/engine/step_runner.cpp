@@ -67,6 +67,8 @@ void StepRunner::compute(StepInputs& inputs, StepResult& result) {
     const size_t wanted = inputs.batch.logit_rows.size() * vocabulary();
     if (logits_.size() < wanted) logits_.resize(wanted);
     model_.forward(inputs.batch, blocks_, logits_.data());
+    const auto bad = model_.not_finite();
+    result.not_finite.assign(bad.begin(), bad.end());
     for (const auto& [from, to] : inputs.copies)
         std::memcpy(blocks_.data(to), blocks_.data(from), blocks_.layout().block_bytes);
     const size_t count = inputs.samples.size(), all = count + inputs.scores.size();

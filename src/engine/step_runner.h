@@ -52,8 +52,9 @@ struct StepInputs {
 struct StepResult {
     uint64_t id = 0;
     std::vector<Result<SampledToken>> samples, scores;
-    std::optional<Error> failure;  // of the whole step; then `samples` is empty
-    bool skipped = false;          // not computed: nobody can want any of it
+    std::optional<Error> failure;     // of the whole step; then `samples` is empty
+    bool skipped = false;             // not computed: nobody can want any of it
+    std::vector<int32_t> not_finite;  // indices into batch.sequences: Model::not_finite()
     Clock::time_point begin, end;
 };
 

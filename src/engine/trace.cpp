@@ -14,14 +14,13 @@ void Trace::add(const Event& event) {
     next_ = (next_ + 1) % capacity_;
 }
 
-std::string Trace::json(double seconds) const {
+std::string Trace::json() const {
     std::vector<Event> events;
     {
         const std::lock_guard lock(mutex_);
         events.assign(events_.begin() + static_cast<std::ptrdiff_t>(next_), events_.end());
         events.insert(events.end(), events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(next_));
     }
-    const Clock::time_point now = Clock::now();
     std::string out =
         R"({"displayTimeUnit":"ms","traceEvents":[{"ph":"M","pid":1,"tid":1,"name":"thread_name","args":{"name":"engine"}},)"
         R"({"ph":"M","pid":1,"tid":2,"name":"thread_name","args":{"name":"device"}})";
@@ -29,7 +28,6 @@ std::string Trace::json(double seconds) const {
         return std::chrono::duration<double, std::micro>(d).count();
     };
     for (const Event& e : events) {
-        if (seconds > 0 && std::chrono::duration<double>(now - e.end).count() > seconds) continue;
         char text[320];
         std::snprintf(
             text, sizeof text,

@@ -28,8 +28,8 @@ class Trace {
 
     explicit Trace(size_t capacity = 100'000) : capacity_(capacity) {}
     void add(const Event& event);
-    // The events as a JSON document, oldest first; of those that ended in the last `seconds`, if that is positive.
-    std::string json(double seconds = 0) const;
+    // The events as a JSON document, oldest first. Takes a tenth of a second when the ring is full.
+    std::string json() const;
 
   private:
     const size_t capacity_;

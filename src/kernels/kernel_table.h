@@ -121,8 +121,9 @@ struct KernelTable {
     void (*add)(const float* x, const float* y, int n, float* out);
     void (*scale)(float* x, float factor, int n);
     void (*exp_scaled)(const float* x, int n, float max, float scale,
-                       float* y);                            // y = exp((x - max) * scale), x <= max
-    int (*argmax)(const float* x, int n);                    // lowest index of the maximum
+                       float* y);          // y = exp((x - max) * scale), x <= max
+    int (*argmax)(const float* x, int n);  // lowest index of the maximum, or of the first NaN if there is one
+    bool (*all_within)(const float* x, int n, float limit);  // |x[i]| <= limit for all; false for NaN
     float (*log_sum_exp)(const float* x, int n, float max);  // max + log(sum(exp(x - max)))
 };
 

@@ -76,7 +76,6 @@ BlockId PrefixCache::publish(const Prefix& prefix, int32_t index, std::span<cons
     owners_[static_cast<size_t>(block)] = &entry;
     pool_.set_kept(block, true);
     ++stats_.blocks;
-    ++stats_.entered_total;
     return block;
 }
 
@@ -105,7 +104,6 @@ BlockId PrefixCache::allocate() {
 void PrefixCache::note_eviction(const Entry& entry) {
     const Clock::time_point now = Clock::now();
     ++stats_.evicted_total;
-    stats_.evicted_seconds_total += entry.seconds;
     stats_.lifetime.add(seconds(now - entry.entered_at));
     stats_.idle.add(seconds(now - entry.used_at));
     if (!gone_.insert(entry.key).second) return;

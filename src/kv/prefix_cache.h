@@ -78,12 +78,10 @@ class PrefixCache {
 
     struct Stats {
         uint64_t blocks = 0;  // now
-        uint64_t entered_total = 0;
         uint64_t evicted_total = 0;
-        double evicted_seconds_total = 0;  // what computing these again would take
-        DurationHistogram lifetime;        // of blocks that made room, since they entered
-        DurationHistogram idle;            // of these, since they were used last
-        DurationHistogram reuse_gap;       // from one use to the next
+        DurationHistogram lifetime;   // of blocks that made room, since they entered
+        DurationHistogram idle;       // of these, since they were used last
+        DurationHistogram reuse_gap;  // from one use to the next
     };
     const Stats& stats() const { return stats_; }
     // Walks everything; a message for the first thing that is wrong, or empty. For tests.

@@ -110,6 +110,7 @@ void Decoder::forward(const Batch& batch, const kv::BlockPool& pool, float* logi
     embed(batch);
     for (int l = 0; l < config_.layers; ++l) layer(l, step_);
     head(batch, logits);
+    step_.end();
 }
 
 }  // namespace deepinfer::models

@@ -33,6 +33,7 @@ class Decoder : public Model {
         return dense_cost(shape_, step, kv_type);
     }
     void forward(const Batch& batch, const kv::BlockPool& pool, float* logits) override;
+    std::span<const int32_t> not_finite() const override { return step_.not_finite(); }
 
     // Reads the weights named by weigh() and packs them.
     Status load(const checkpoint::Checkpoint& checkpoint, const LoadOptions& options);

@@ -92,6 +92,9 @@ class Model {
     // logit_rows[i]. Tokens, positions and block tables must be valid. One caller at a time; blocks until
     // computed.
     virtual void forward(const Batch& batch, const kv::BlockPool& pool, float* logits) = 0;
+    // Indices into batch.sequences of the last forward(), increasing: a key or value of theirs was not a number, or too large to be
+    // stored. Their new rows and blocks are of no use; those of the others are as if they had been alone.
+    virtual std::span<const int32_t> not_finite() const { return {}; }
 };
 
 }  // namespace deepinfer::models

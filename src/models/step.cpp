@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <numbers>
 
 namespace deepinfer::models {
 
 namespace {
 
+constexpr float largest_f16 = 65504;
 constexpr int run_tokens = 16;     // a vector of keys in the K layout
 constexpr int rows_per_piece = 4;  // of row-wise work handed to a thread at a time
 
@@ -15,6 +17,10 @@ size_t product(int a, int b) { return static_cast<size_t>(a) * static_cast<size_
 
 void grow(std::vector<float>& buffer, size_t size) {
     if (buffer.size() < size) buffer.resize(size);
+}
+
+float largest_stored(KvType type) {
+    return type == KvType::f16 ? largest_f16 : std::numeric_limits<float>::max();
 }
 
 }  // namespace
@@ -39,6 +45,7 @@ void Step::begin(const Batch& batch, const kv::BlockPool& pool, const kv::Layout
     sequences_.clear();
     std::vector<size_t> first_block;
     for (const SequenceChunk& chunk : batch.sequences) {
+        const auto sequence = static_cast<int>(first_block.size());
         first_block.push_back(block_data_.size());
         end_position_ = std::max(end_position_, chunk.position + chunk.rows);
         const auto used = static_cast<size_t>(kv::blocks_for(chunk.position + chunk.rows));
@@ -48,7 +55,7 @@ void Step::begin(const Batch& batch, const kv::BlockPool& pool, const kv::Layout
             const int position = chunk.position + i,
                       take = std::min(run_tokens - position % run_tokens, chunk.rows - i);
             const kv::BlockId block = chunk.blocks[static_cast<size_t>(position / kv::block_tokens)];
-            runs_.push_back({chunk.first_row + i, take, position, pool.data(block)});
+            runs_.push_back({sequence, chunk.first_row + i, take, position, pool.data(block)});
             i += take;
         }
     }
@@ -57,6 +64,13 @@ void Step::begin(const Batch& batch, const kv::BlockPool& pool, const kv::Layout
         sequences_.push_back(
             {chunk.first_row, chunk.rows, chunk.position, block_data_.data() + first_block[i]});
     }
+}
+
+void Step::end() {
+    not_finite_.clear();
+    for (const Run& run : runs_)
+        if (!run.finite && (not_finite_.empty() || not_finite_.back() != run.sequence))
+            not_finite_.push_back(run.sequence);
 }
 
 void Step::project_normed(const std::vector<float>& norm_weight,
@@ -72,7 +86,7 @@ void Step::project_normed(const std::vector<float>& norm_weight,
     kernels::multiply(context_, input_, products_);
 }
 
-void Step::prepare_run(const Run& run, const kv::LayerLayout& place, const Attention& how) {
+void Step::prepare_run(Run& run, const kv::LayerLayout& place, const Attention& how) {
     const kernels::KernelTable& table = context_.table;
     const int dim = config_.head_dim, kv_heads = config_.kv_heads;
     const auto prepare = [&](float* head, const std::vector<float>* norm, const float* cos_sin) {
@@ -88,6 +102,10 @@ void Step::prepare_run(const Run& run, const kv::LayerLayout& place, const Atten
         for (int head = 0; head < kv_heads; ++head)
             prepare(k.data() + product(row * kv_heads + head, dim), how.k_norm, cos_sin);
     }
+    const size_t first = product(run.first_row, kv_heads * dim);
+    for (const float* stored : {k.data() + first, v.data() + first})
+        run.finite =
+            run.finite && table.all_within(stored, run.rows * kv_heads * dim, largest_stored(layout_->type));
     for (int head = 0; head < kv_heads; ++head) {
         const size_t at = product(run.first_row * kv_heads + head, dim),
                      offset = static_cast<size_t>(head) * place.head_stride;

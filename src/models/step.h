@@ -23,6 +23,10 @@ class Step {
     std::vector<float> x, h, q, k, v, attended, gate, up, out;
 
     void begin(const Batch& batch, const kv::BlockPool& pool, const kv::Layout& layout);
+    void end();
+    std::span<const int32_t> not_finite() const {
+        return not_finite_;
+    }  // after end(): as Model::not_finite()
     int rows() const { return rows_; }
 
     struct Projection {
@@ -56,10 +60,11 @@ class Step {
 
     // Up to 16 consecutive tokens of one sequence in one KV block.
     struct Run {
-        int first_row = 0, rows = 0, position = 0;
+        int sequence = 0, first_row = 0, rows = 0, position = 0;
         uint8_t* block = nullptr;
+        bool finite = true;  // what it stored so far
     };
-    void prepare_run(const Run& run, const kv::LayerLayout& place, const Attention& how);
+    void prepare_run(Run& run, const kv::LayerLayout& place, const Attention& how);
 
     kernels::Context& context_;
     const DecoderConfig& config_;
@@ -69,6 +74,7 @@ class Step {
     std::vector<Run> runs_;                   // cover all rows
     std::vector<const uint8_t*> block_data_;  // block tables of all sequences, as addresses
     std::vector<kernels::AttentionSequence> sequences_;
+    std::vector<int32_t> not_finite_;
     std::vector<kernels::Product> products_;
     kernels::Activations input_, source_;
 };

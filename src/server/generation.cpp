@@ -316,10 +316,12 @@ void Generation::take_finish(Choice& choice, const engine::Finish& finish) {
                 break;
             case engine::FinishReason::cancelled:
                 metrics_.cancelled_shutdown.fetch_add(1);
+                reason_ = &Metrics::cancelled_shutdown;  // of the other choices
                 error_ = api::unavailable("The server ended this request, since it is shutting down.");
                 return;
             case engine::FinishReason::error:
                 metrics_.failed.fetch_add(1);
+                reason_ = &Metrics::failed;
                 error_ = api::from_error(finish.error);
                 if (error_->status < 500) error_->status = 500;
                 return;

@@ -14,6 +14,7 @@ struct Route {
     std::string_view path;
     std::string_view method;
     bool needs_key;
+    bool slow = false;  // Handler::may_take_long()
 };
 
 // HEAD goes wherever GET goes. /metrics has rules of its own.
@@ -22,13 +23,13 @@ constexpr Route routes[] = {
     {"/livez", "GET", false},
     {"/readyz", "GET", false},
     {"/metrics", "GET", true},
-    {"/debug/trace", "GET", true},
+    {"/debug/trace", "GET", true, true},
     {"/v1/models", "GET", true},
     {"/v1/models/", "GET", true},  // a prefix: the rest is the name
-    {"/v1/chat/completions", "POST", true},
-    {"/v1/completions", "POST", true},
-    {"/tokenize", "POST", true},
-    {"/detokenize", "POST", true},
+    {"/v1/chat/completions", "POST", true, true},
+    {"/v1/completions", "POST", true, true},
+    {"/tokenize", "POST", true, true},
+    {"/detokenize", "POST", true, true},
 };
 
 const Route* find_route(std::string_view path) {
@@ -114,6 +115,11 @@ std::optional<HttpResponse> check_tokens(const std::vector<TokenId>& tokens, con
 }
 
 }  // namespace
+
+bool Handler::may_take_long(const RequestHead& head) {
+    const Route* route = find_route(head.path);
+    return route && route->slow;
+}
 
 Handler::Handler(HandlerOptions options) : options_(std::move(options)) {
     std::random_device device;

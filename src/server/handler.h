@@ -40,9 +40,9 @@ class Handler {
     std::optional<HttpResponse> check(const RequestHead& head) const;
     // Answers a request that check() let pass. Not on an I/O thread if it may take long.
     Reply handle(const RequestHead& head, const std::string& body, Wake wake);
-    // Whether handle() parses, renders and tokenises: of requests with a body. The others are answered in
-    // microseconds, and must be while those wait for each other.
-    static bool may_take_long(const RequestHead& head) { return head.method == "POST"; }
+    // Whether handle() parses, renders and tokenises, as for requests with a body, or writes megabytes. The others are answered
+    // in microseconds, and must be while those wait for each other.
+    static bool may_take_long(const RequestHead& head);
     // Headers for every answer.
     void add_common_headers(const RequestHead& head, HttpResponse& response) const;
 

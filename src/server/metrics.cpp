@@ -153,8 +153,9 @@ void print_stores(std::string& out, const engine::EngineStats& stats) {
 }
 
 void print_engine(std::string& out, const engine::EngineStats& stats) {
-    gauge(out, "num_requests_running", "Requests being computed.", stats.running);
-    gauge(out, "num_requests_waiting", "Requests in the queue.", stats.waiting);
+    gauge(out, "num_requests_running",
+          "Answers being computed: of a request with n = 8, eight once its prompt is.", stats.running);
+    gauge(out, "num_requests_waiting", "Answers that wait: of a request with n = 8, eight.", stats.waiting);
     const int used = stats.blocks_total - stats.blocks_free;
     gauge(out, "kv_cache_usage_perc", "Share of KV cache blocks in use, 0 to 1.",
           stats.blocks_total > 0 ? static_cast<double>(used) / stats.blocks_total : 0);

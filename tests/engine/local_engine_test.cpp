@@ -293,6 +293,51 @@ TEST_F(LocalEngineTest, CancelledAtAnyStageEverythingComesBack) {
     }
 }
 
+// Choice by choice, before any of them has started: the last one ends the request.
+TEST_F(LocalEngineTest, ChoicesAreCancelledBeforeTheyStart) {
+    EngineOptions options;
+    options.limits.max_running = 3;
+    start(40, options);
+    for (const size_t cancelled : {3u, 2u}) {
+        Collector collector;
+        Request first;
+        first.prompt.assign(20, 3);
+        first.sampling.max_tokens = 400;
+        first.sampling.ignore_eos = true;
+        Request waits = first;
+        waits.sampling.max_tokens = 100;
+        waits.choices = 3;
+        const auto busy = engine->submit(first, collector.listener(0));
+        std::array<std::optional<Finish>, 3> ends;
+        std::mutex mutex;
+        std::condition_variable changed;
+        const auto id = engine->submit(waits, {[](int32_t, const SampledToken&) {},
+                                               [&](int32_t choice, const Finish& finish) {
+                                                   const std::lock_guard lock(mutex);
+                                                   ends[static_cast<size_t>(choice)] = finish;
+                                                   changed.notify_all();
+                                               }});
+        ASSERT_TRUE(busy.ok() && id.ok());
+        const uint64_t generated = engine->stats().generated_tokens_total;
+        for (size_t i = 0; i < cancelled; ++i) engine->cancel(*id, static_cast<int32_t>(i));
+        {
+            std::unique_lock lock(mutex);
+            ASSERT_TRUE(changed.wait_for(lock, 60s, [&] { return ends[0] && ends[1] && ends[2]; }));
+        }
+        for (size_t i = 0; i < 3; ++i) {
+            EXPECT_EQ(ends[i]->reason, i < cancelled ? FinishReason::cancelled : FinishReason::length) << i;
+            if (i < cancelled) {
+                EXPECT_LE(ends[i]->completion_tokens, 3);  // of steps that were in flight when they started
+            }
+        }
+        EXPECT_GE(engine->stats().generated_tokens_total, generated);
+        engine->cancel(*busy);
+        collector.wait(0);
+        expect_quiet();
+    }
+    EXPECT_GE(engine->stats().cancelled_total, 3u + 2u);
+}
+
 TEST_F(LocalEngineTest, DestructionEndsWhatIsLeft) {
     start(40);
     Collector collector;

@@ -170,6 +170,13 @@ TEST_F(SamplerTest, LogitsThatAreNotNumbersAreAnError) {
             params.temperature = temperature;
             Sampler sampler(kernels::kernel_table(kernels::supported_isas().back()), 16, {});
             EXPECT_FALSE(sampler.sample(logits.data(), params, {}, 0).ok());
+            std::vector<float> one(16, 1.0f);
+            for (const size_t at : {0, 7, 15}) {
+                one[at] = bad;
+                EXPECT_FALSE(sampler.sample(one.data(), params, {}, 0).ok()) << at;
+                EXPECT_FALSE(sampler.score(one.data(), 3, 0).ok()) << at;
+                one[at] = 1.0f;
+            }
         }
     }
 }

@@ -80,6 +80,24 @@ TEST(Scheduler, RunningIsBounded) {
     EXPECT_EQ(plan_of({}, waiting, 100).admitted, (std::vector<int32_t>{0}));
 }
 
+// A full server with a long queue: whose turn it would be is not asked, but that all were passed over is noted.
+TEST(Scheduler, ThoseThatCannotStartAreLeftOut) {
+    std::vector<SequenceView> running(4, held(65, 64, 1)), waiting(1000, held(20, 0, 0));
+    running[0] = held(500, 100, 8);
+    Plan p = plan_of(running, waiting, 100);
+    EXPECT_EQ(work(p), (Work{{1, 1}, {2, 1}, {3, 1}, {0, 96}}));
+    EXPECT_EQ(p.skipped.size(), waiting.size());
+    // Of those for which blocks are missing some are looked at, not all; one among these that fits starts.
+    std::vector<SequenceView> large(1000, held(64 * 200, 0, 0));
+    for (const int place : {20, 40}) {
+        auto queue = large;
+        queue[static_cast<size_t>(place)] = held(20, 0, 0);
+        p = plan_of({}, queue, 100);
+        EXPECT_EQ(p.admitted.size(), place == 20 ? 1u : 0u);
+        EXPECT_EQ(p.skipped.size(), place == 20 ? 999u : 0u);  // nobody was passed if nobody went
+    }
+}
+
 TEST(Scheduler, TheYoungestGivesWayWhenBlocksRunOut) {
     const std::vector<SequenceView> running{held(65, 64, 1), held(65, 64, 1), held(100, 99, 2)};
     const Plan p = plan_of(running, {held(1, 0, 0)}, 0);

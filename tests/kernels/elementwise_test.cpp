@@ -86,6 +86,33 @@ TEST(Elementwise, RopeBothPairings) {
     }
 }
 
+// What is no number stays none: it must not look like a small one.
+TEST(Elementwise, NotANumber) {
+    for (const Isa isa : supported_isas()) {
+        const KernelTable& t = kernel_table(isa);
+        for (const int n : {16, 31, 64}) {
+            auto x = ramp(n, -4, 4);
+            EXPECT_TRUE(t.all_within(x.data(), n / 16 * 16, 4.0f));
+            EXPECT_FALSE(t.all_within(x.data(), n / 16 * 16, 1.0f));
+            for (const int at : {0, 9, 15, n - 1}) {
+                const float kept =
+                    std::exchange(x[static_cast<size_t>(at)], std::numeric_limits<float>::quiet_NaN());
+                EXPECT_EQ(t.argmax(x.data(), n), at);
+                std::vector<float> e(x.size());
+                t.exp_scaled(x.data(), n, 4.0f, 1.0f, e.data());
+                for (int i = 0; i < n; ++i) EXPECT_EQ(std::isnan(e[static_cast<size_t>(i)]), i == at) << i;
+                EXPECT_TRUE(std::isnan(t.log_sum_exp(x.data(), n, 4.0f)));
+                if (at < n / 16 * 16) {
+                    EXPECT_FALSE(t.all_within(x.data(), n / 16 * 16, 100.0f));
+                }
+                x[static_cast<size_t>(at)] = kept;
+            }
+            x[3] = -std::numeric_limits<float>::infinity();
+            EXPECT_FALSE(t.all_within(x.data(), 16, std::numeric_limits<float>::max()));
+        }
+    }
+}
+
 TEST(Elementwise, ReductionsOverAnyLength) {
     for (int n : {1, 15, 16, 17, 1000, 49152}) {
         auto x = ramp(n, -40, 12);

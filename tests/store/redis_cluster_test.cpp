@@ -378,8 +378,8 @@ TEST(RedisCluster, PipelinesAreAnsweredAtTheSameTime) {
     pipelines[0] = {&to_silent, {&command}, {}};
     pipelines[1] = {&to_large, {&command, &command}, {}};
     const auto begin = Clock::now();
-    RedisConnection::run(pipelines, in(700ms));
-    EXPECT_LT(Clock::now() - begin, 2s);
+    RedisConnection::run(pipelines, in(3s));  // 16 MiB, also under sanitizers
+    EXPECT_LT(Clock::now() - begin, 5s);
     EXPECT_FALSE(pipelines[0].replies[0]);
     EXPECT_TRUE(pipelines[1].replies[1]);
 }

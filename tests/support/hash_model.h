@@ -35,6 +35,13 @@ class HashModel final : public models::Model {
     void forward(const models::Batch& batch, const kv::BlockPool& pool, float* logits) override {
         if (per_step_.count() > 0) std::this_thread::sleep_for(per_step_);
         std::vector<uint64_t> hashes(batch.tokens.size());
+        not_finite_.clear();
+        for (size_t i = 0; i < batch.sequences.size(); ++i) {
+            const auto tokens = std::span(batch.tokens)
+                                    .subspan(static_cast<size_t>(batch.sequences[i].first_row),
+                                             static_cast<size_t>(batch.sequences[i].rows));
+            if (std::ranges::count(tokens, bad_token_) > 0) not_finite_.push_back(static_cast<int32_t>(i));
+        }
         for (const models::SequenceChunk& s : batch.sequences)
             for (int32_t i = 0; i < s.rows; ++i) {
                 const int32_t position = s.position + i;
@@ -45,6 +52,10 @@ class HashModel final : public models::Model {
             }
         for (int32_t row : batch.logit_rows) logits = write_logits(hashes[static_cast<size_t>(row)], logits);
     }
+
+    // From now on the keys of this token are said to be no numbers.
+    void report_not_finite(TokenId token) { bad_token_ = token; }
+    std::span<const int32_t> not_finite() const override { return not_finite_; }
 
     // What a request must answer, whatever runs beside it: tokens and the sampled tokens' log-probabilities.
     struct Answer {
@@ -113,6 +124,8 @@ class HashModel final : public models::Model {
         return logits;
     }
 
+    TokenId bad_token_ = -1;
+    std::vector<int32_t> not_finite_;
     models::ModelInfo info_;
     std::chrono::microseconds per_step_;
 };

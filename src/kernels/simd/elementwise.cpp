@@ -73,13 +73,33 @@ void exp_scaled(const float* x, int n, float top, float factor, float* y) {
 // Any n.
 int argmax(const float* x, int n) {
     F32 top = set1(-__builtin_inff());
+    bool nan = false;
     int i = 0;
-    for (; i + 16 <= n; i += 16) top = max(load(x + i), top);
+    for (; i + 16 <= n; i += 16) {
+        const F32 v = load(x + i);
+        top = max(v, top);
+        nan |= any_nan(v);
+    }
     float best = reduce_max(top);
-    for (; i < n; ++i) best = x[i] > best ? x[i] : best;
+    for (; i < n; ++i) {
+        best = x[i] > best ? x[i] : best;
+        nan |= x[i] != x[i];
+    }
     for (i = 0; i < n; ++i)
-        if (x[i] == best) return i;
-    return 0;  // all NaN; the caller checks for that
+        if (nan ? x[i] != x[i] : x[i] == best) return i;
+    return 0;
+}
+
+// n a multiple of 16.
+bool all_within(const float* x, int n, float limit) {
+    F32 most = zero();
+    bool nan = false;
+    for (int i = 0; i < n; i += 16) {
+        const F32 v = load(x + i);
+        most = max(abs(v), most);
+        nan |= any_nan(v);
+    }
+    return !nan && reduce_max(most) <= limit;
 }
 
 // Any n. `max` is the largest element.

@@ -27,6 +27,7 @@ void add_vectors(const float* x, const float* y, int n, float* out);
 void scale_vector(float* x, float factor, int n);
 void exp_scaled(const float* x, int n, float max, float scale, float* y);
 int argmax(const float* x, int n);
+bool all_within(const float* x, int n, float limit);
 float log_sum_exp(const float* x, int n, float max);
 
 }  // namespace deepinfer::kernels::DEEPINFER_ISA

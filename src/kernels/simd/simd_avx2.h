@@ -91,8 +91,12 @@ static inline F32 scale_by_power_of_two(F32 a, F32 n) {
 }
 static inline F32 zero_where_less(F32 x, float bound, F32 y) {
     const __m256 b = _mm256_set1_ps(bound);
-    return {_mm256_and_ps(_mm256_cmp_ps(x.lo, b, _CMP_GE_OQ), y.lo),
-            _mm256_and_ps(_mm256_cmp_ps(x.hi, b, _CMP_GE_OQ), y.hi)};
+    return {_mm256_and_ps(_mm256_cmp_ps(x.lo, b, _CMP_NLT_UQ), y.lo),
+            _mm256_and_ps(_mm256_cmp_ps(x.hi, b, _CMP_NLT_UQ), y.hi)};
+}
+static inline bool any_nan(F32 a) {
+    return _mm256_movemask_ps(_mm256_or_ps(_mm256_cmp_ps(a.lo, a.lo, _CMP_UNORD_Q),
+                                           _mm256_cmp_ps(a.hi, a.hi, _CMP_UNORD_Q))) != 0;
 }
 static inline F32 select_negative(F32 x, F32 if_negative, F32 otherwise) {
     const __m256 z = _mm256_setzero_ps();

@@ -59,8 +59,9 @@ static inline F32 fnma(F32 a, F32 b, F32 c) { return _mm512_fnmadd_ps(a, b, c); 
 static inline F32 round_even(F32 a) { return _mm512_roundscale_ps(a, 0); }
 static inline F32 scale_by_power_of_two(F32 a, F32 n) { return _mm512_scalef_ps(a, n); }
 static inline F32 zero_where_less(F32 x, float bound, F32 y) {
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(bound), _CMP_GE_OQ), y);
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(bound), _CMP_NLT_UQ), y);
 }
+static inline bool any_nan(F32 a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0; }
 static inline F32 select_negative(F32 x, F32 if_negative, F32 otherwise) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), otherwise,
                                 if_negative);

@@ -110,14 +110,19 @@ static inline F32 round_even(F32 a) {
 }
 static inline F32 scale_by_power_of_two(F32 a, F32 n) {
     EACH(16) {
-        const float e = n.v[i] < -126.f ? -126.f : n.v[i] > 127.f ? 127.f : n.v[i];
+        const float e = !(n.v[i] >= -126.f) ? -126.f : n.v[i] > 127.f ? 127.f : n.v[i];  // NaN: a is NaN, too
         a.v[i] *= float_of_bits((uint32_t)((int)e + 127) << 23);
     }
     return a;
 }
 static inline F32 zero_where_less(F32 x, float bound, F32 y) {
-    EACH(16) y.v[i] = x.v[i] >= bound ? y.v[i] : 0.f;
+    EACH(16) y.v[i] = x.v[i] < bound ? 0.f : y.v[i];
     return y;
+}
+static inline bool any_nan(F32 a) {
+    bool any = false;
+    EACH(16) any |= a.v[i] != a.v[i];
+    return any;
 }
 static inline F32 select_negative(F32 x, F32 neg, F32 other) {
     EACH(16) other.v[i] = x.v[i] < 0.f ? neg.v[i] : other.v[i];

@@ -32,6 +32,7 @@ static constexpr KernelTable make_table(const char* name, int bf16_bytes,
         DEEPINFER_ISA::scale_vector,
         DEEPINFER_ISA::exp_scaled,
         DEEPINFER_ISA::argmax,
+        DEEPINFER_ISA::all_within,
         DEEPINFER_ISA::log_sum_exp,
     };
 }
