@@ -257,6 +257,15 @@ TEST_F(ServerTest, EngineFailureIsA500OrAnErrorEvent) {
     const auto events = events_of(request("POST", "/v1/chat/completions", hello_stream).body);
     ASSERT_FALSE(events.empty());
     EXPECT_TRUE(events.back().as_object().contains("error"));
+    EXPECT_TRUE(soon([&] { return server_->metrics().active_generations == 0; }));
+    EXPECT_EQ(server_->metrics().failed, 2u);
+    // All choices of a request failed with the first of them; nobody hung up.
+    EXPECT_EQ(request("POST", "/v1/chat/completions", R"({"messages":[{"role":"user","content":"h"}],"n":4})")
+                  .status,
+              500);
+    EXPECT_TRUE(soon([&] { return server_->metrics().active_generations == 0; }));
+    EXPECT_EQ(server_->metrics().failed, 2u + 4u);
+    EXPECT_EQ(server_->metrics().cancelled_disconnect, 0u);
 }
 
 TEST_F(ServerTest, WithoutAChatTemplateTheErrorPointsToCompletions) {
