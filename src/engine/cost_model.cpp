@@ -181,12 +181,16 @@ Result<StepProfile> profile_steps(models::Model& model, KvType kv_type, double b
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() <
                share * budget_seconds;
     };
-    // Each shape's first time makes buffers grow; it does not count, unless the model is so slow that there is no second.
+    // Each shape's first time makes buffers grow; it does not count, unless the model is so slow that there is no second. Half of
+    // the time at most is spent on them, so that those that tell most are measured when there is not time for all.
     constexpr int most_rounds = 6;
+    constexpr double first_share = 0.5;
     for (int round = 0; round < most_rounds; ++round)
-        for (size_t i = 0; i < shapes.size() && (in_time(1) || taken.front().empty()); ++i) {
+        for (size_t i = 0;
+             i < shapes.size() && (in_time(round == 0 ? first_share : 1) || taken.front().empty()); ++i) {
             const double seconds = timer->run(shapes[i]);
-            if (round > 0 || !in_time(0.7)) taken[i].push_back(seconds);
+            if (round > 0 || !in_time(first_share)) taken[i].push_back(seconds);
+            if (round == 0 && !in_time(first_share)) break;
         }
     StepProfile profile;
     std::vector<double> spreads;

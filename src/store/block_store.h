@@ -1,5 +1,5 @@
 // Where blocks of keys and values live when the pool has no room for them, or the process ends: a folder of segment files,
-// a Redis server, plain memory. All behave alike (tests/store/conformance.h):
+// a Redis server; for tests plain memory. All behave alike (tests/store/conformance.h):
 //
 //   - A block is never wrong. It is found by its key and returned only if its bytes are those that were put, and its
 //     tokens those that the caller asks for; anything else counts as damaged and is forgotten.

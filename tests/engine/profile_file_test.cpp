@@ -115,11 +115,26 @@ class Counted final : public models::Model {
         ++steps;
         model_.forward(batch, pool, logits);
     }
+    explicit Counted(std::chrono::milliseconds step = std::chrono::milliseconds(3))
+        : model_(64, 4096, step) {}
     int steps = 0;
 
   private:
-    testing::HashModel model_{64, 4096, std::chrono::microseconds(3000)};
+    testing::HashModel model_;
 };
+
+// A slow model is profiled no longer than a quick one: by what tells most.
+TEST_F(ProfileFile, TakesItsTimeOnly) {
+    for (const int milliseconds : {30, 100, 400}) {
+        Counted model{std::chrono::milliseconds(milliseconds)};
+        const auto profile = profile_steps(model, KvType::f16, 0.2);
+        ASSERT_TRUE(profile.ok());
+        EXPECT_GE(profile->steps.size(), 1u);
+        EXPECT_EQ(profile->steps[0].step.size(), 1u);
+        EXPECT_EQ(profile->steps[0].step[0].rows, 1);
+        EXPECT_LE(model.steps, 200 / milliseconds + 2);
+    }
+}
 
 TEST_F(ProfileFile, IsUsedAgainForTheSameModelAndMachineOnly) {
     std::vector<std::string> notices;
