@@ -196,19 +196,20 @@ void LocalEngine::process(StepResult result) {
                      static_cast<int32_t>(flight.samples.size()), 0});
 }
 
-// Before anything of theirs is published: also the choices that start from such a prompt in this step.
+// Before anything of theirs is published. A prompt is that of all choices, some of which a later step in flight may have started.
 void LocalEngine::end_not_finite(const Flight& flight, const StepResult& result) {
     for (const int32_t index : result.not_finite) {
         const Error error{
             ErrorCode::internal,
             "the model's keys or values are not finite, or too large for the type they are stored in"};
-        const SequencePtr& bad = flight.rows[static_cast<size_t>(index)].sequence;
-        finish(*bad, FinishReason::error, -1, error);
-        for (const SequencePtr& s : flight.samples) {
-            const bool own_rows =
-                std::ranges::any_of(flight.rows, [&](const auto& r) { return r.sequence == s; });
-            if (s->id == bad->id && !own_rows) finish(*s, FinishReason::error, -1, error);
-        }
+        const Flight::Rows& bad = flight.rows[static_cast<size_t>(index)];
+        finish(*bad.sequence, FinishReason::error, -1, error);
+        if (bad.chunk.position >= bad.sequence->prompt_tokens) continue;
+        const auto end_twin = [&](const SequencePtr& s) {
+            if (s->id == bad.sequence->id) finish(*s, FinishReason::error, -1, error);
+        };
+        std::ranges::for_each(running_, end_twin);
+        std::ranges::for_each(waiting_, end_twin);
     }
 }
 
