@@ -112,7 +112,9 @@ class JsonFields : public Fields {
     }
     const boost::json::array* array(const std::string& key) {
         const auto* value = object_.if_contains(key);
-        return value && value->is_array() ? &value->as_array() : nullptr;
+        if (!value || value->is_null()) return nullptr;
+        if (!value->is_array()) return fail(key + " must be an array"), nullptr;
+        return &value->as_array();
     }
 
   protected:
@@ -126,6 +128,39 @@ class JsonFields : public Fields {
   private:
     const boost::json::object& object_;
 };
+
+// As floats: a value that is fine as a double may become 0 or infinity.
+void check_positive(const std::string& what, double value, Fields& f) {
+    const auto single = static_cast<float>(value);
+    if (!std::isfinite(single) || !(single > 0))
+        f.fail(what + " is " + number_text(value) + "; must be a positive number");
+}
+
+void check_rope(const RopeConfig& rope, Fields& f) {
+    check_positive("the rotary base", rope.theta, f);
+    if (rope.theta <= 1) f.fail("the rotary base is " + number_text(rope.theta) + "; must be above 1");
+    const RopeScaling& s = rope.scaling;
+    check_positive("the rotary scaling factor", s.factor, f);
+    const bool llama3 = s.kind == RopeScaling::Kind::llama3, yarn = s.kind == RopeScaling::Kind::yarn;
+    if (llama3 || yarn) check_positive("the original context of the rotary scaling", s.original_context, f);
+    if (llama3) {
+        check_positive("the low frequency factor", s.low_freq_factor, f);
+        check_positive("the high frequency factor", s.high_freq_factor, f);
+        if (s.low_freq_factor >= s.high_freq_factor)
+            f.fail("the low frequency factor is " + number_text(s.low_freq_factor) +
+                   "; must be below the high one, " + number_text(s.high_freq_factor));
+    }
+    if (yarn) {
+        check_positive("beta_fast of yarn", s.beta_fast, f);
+        check_positive("beta_slow of yarn", s.beta_slow, f);
+        const auto single = static_cast<float>(s.attention_factor);
+        if (!std::isfinite(single) || single < 0)
+            f.fail("the attention factor of yarn is " + number_text(s.attention_factor) +
+                   "; must be a number that is not negative");
+    }
+    for (size_t i = 0; i < rope.freq_factors.size(); ++i)
+        check_positive("frequency factor " + std::to_string(i), static_cast<double>(rope.freq_factors[i]), f);
+}
 
 void check_shapes(const DecoderConfig& c, Fields& f) {
     if (c.heads % c.kv_heads != 0)
@@ -143,19 +178,10 @@ void check_shapes(const DecoderConfig& c, Fields& f) {
     if (c.rope.dim % 2 || c.rope.dim > c.head_dim || c.rope.dim <= 0)
         f.fail("rotary dimension " + std::to_string(c.rope.dim) +
                " must be even and at most the head dimension " + std::to_string(c.head_dim));
-    // As floats: a value that is fine as a double may become 0 or infinity.
-    const auto positive = [&f](const char* what, double value) {
-        const auto single = static_cast<float>(value);
-        if (!std::isfinite(single) || !(single > 0))
-            f.fail(std::string(what) + " is " + number_text(value) + "; must be a positive number");
-    };
-    positive("the norm epsilon", static_cast<double>(c.norm_eps));
-    positive("the attention scale", static_cast<double>(c.attention_scale));
-    for (const RopeConfig* rope : {&c.rope, c.local_layers.empty() ? &c.rope : &c.local_rope}) {
-        positive("the rotary base", rope->theta);
-        positive("the rotary scaling factor", rope->scaling.factor);
-        if (rope->theta <= 1) f.fail("the rotary base is " + number_text(rope->theta) + "; must be above 1");
-    }
+    check_positive("the norm epsilon", static_cast<double>(c.norm_eps), f);
+    check_positive("the attention scale", static_cast<double>(c.attention_scale), f);
+    check_rope(c.rope, f);
+    if (!c.local_layers.empty()) check_rope(c.local_rope, f);
 }
 
 // ---- GGUF

@@ -38,6 +38,9 @@ void check_rope(const models::RopeConfig& rope, int head_dim) {
     require(rope.dim > 0 && rope.dim % 2 == 0 && rope.dim <= head_dim);
     require(std::isfinite(rope.theta) && rope.theta > 1);
     require(std::isfinite(rope.scaling.factor) && rope.scaling.factor > 0);
+    if (rope.scaling.kind == models::RopeScaling::Kind::llama3)
+        require(rope.scaling.low_freq_factor > 0 &&
+                rope.scaling.high_freq_factor > rope.scaling.low_freq_factor);
     require(rope.freq_factors.empty() || rope.freq_factors.size() == static_cast<size_t>(rope.dim / 2));
 }
 
