@@ -71,17 +71,19 @@ RopeTable::RopeTable(const RopeConfig& config) : dim_(config.dim), frequencies_(
 }
 
 void RopeTable::ensure(int positions) {
-    const size_t half = frequencies_.size(), have = dim_ ? table_.size() / static_cast<size_t>(dim_) : 0;
-    if (static_cast<size_t>(positions) <= have) return;
-    const size_t wanted = std::max(static_cast<size_t>(positions), 2 * have);
-    table_.resize(wanted * static_cast<size_t>(dim_));
-    for (size_t p = have; p < wanted; ++p)
-        for (size_t i = 0; i < half; ++i) {
-            const double angle = static_cast<double>(p) * frequencies_[i];
-            table_[p * static_cast<size_t>(dim_) + i] = static_cast<float>(std::cos(angle) * magnitude_);
-            table_[p * static_cast<size_t>(dim_) + half + i] =
-                static_cast<float>(std::sin(angle) * magnitude_);
-        }
+    const size_t half = frequencies_.size(), dim = static_cast<size_t>(dim_);
+    while (slabs_.size() * slab_positions < static_cast<size_t>(positions)) {
+        const size_t first = slabs_.size() * slab_positions;
+        auto slab = std::make_unique_for_overwrite<float[]>(slab_positions * dim);
+        float* row = slab.get();
+        for (size_t p = first; p < first + slab_positions; ++p, row += dim)
+            for (size_t i = 0; i < half; ++i) {
+                const double angle = static_cast<double>(p) * frequencies_[i];
+                row[i] = static_cast<float>(std::cos(angle) * magnitude_);
+                row[half + i] = static_cast<float>(std::sin(angle) * magnitude_);
+            }
+        slabs_.push_back(std::move(slab));
+    }
 }
 
 }  // namespace deepinfer::models

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/result.h"
@@ -32,22 +33,24 @@ struct RopeConfig {
 // Llama 3.1's scaling.
 std::vector<double> rope_frequencies(const RopeConfig& config);
 
-// Rows [cos x dim/2, sin x dim/2] per position, extended on demand. Not thread-safe: ensure() before sharing
-// rows.
+// Rows [cos x dim/2, sin x dim/2] per position, extended on demand by slabs of positions: what is there stays where it is, so a
+// longer sequence costs a step no more than its own rows. Not thread-safe: ensure() before sharing rows.
 class RopeTable {
   public:
     RopeTable() = default;
     explicit RopeTable(const RopeConfig& config);
     void ensure(int positions);
     const float* row(int position) const {
-        return table_.data() + static_cast<size_t>(position) * static_cast<size_t>(dim_);
+        const auto p = static_cast<size_t>(position);
+        return slabs_[p / slab_positions].get() + p % slab_positions * static_cast<size_t>(dim_);
     }
 
   private:
+    static constexpr size_t slab_positions = 1024;
     int dim_ = 0;
     double magnitude_ = 1.0;
     std::vector<double> frequencies_;
-    std::vector<float> table_;
+    std::vector<std::unique_ptr<float[]>> slabs_;
 };
 
 }  // namespace deepinfer::models
