@@ -239,12 +239,6 @@ size_t panel_bytes(WeightLayout layout, int columns) {
     return 0;
 }
 
-size_t gemm_scratch_bytes(WeightLayout layout, int columns) {
-    if (!has_wide_form(layout)) return 0;
-    const size_t panel = static_cast<size_t>(columns) / 256 * kquant_wide_bytes;
-    return panel > kquant_wide_group ? panel : kquant_wide_group;
-}
-
 void pack_panel(WeightLayout layout, const void* source, int rows, int columns, uint8_t* panel) {
     const auto* bytes = static_cast<const uint8_t*>(source);
     switch (layout) {

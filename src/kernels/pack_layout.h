@@ -1,4 +1,5 @@
-// Sizes inside packed weight panels, shared by the packer and the kernels. pack.h describes the bytes.
+// Sizes inside packed weight panels and quantised activations, shared by the packer and the kernels. pack.h describes the bytes
+// of the panels, kernel_table.h those of the activations.
 #pragma once
 
 #include <cstddef>
@@ -50,5 +51,9 @@ constexpr int kquant_wide_bytes = 4096 + 1024 + 128;  // per super-block
 constexpr int kquant_wide_rows = 32;                  // from this many rows on
 constexpr size_t kquant_wide_group = 384u << 10;      // bytes of wide panels that stay in L2
 constexpr size_t packed_group = 256u << 10;           // bytes of packed panels that stay in L2
+
+// Bytes of activations per row: 32 values, scale and helper; 256 values, 8 sums, 16 sums and scale.
+constexpr int block32_record = 32 + 4 + 4;
+constexpr int kquant_record = 256 + 8 * 2 + 16 * 4 + 4;
 
 }  // namespace deepinfer::kernels

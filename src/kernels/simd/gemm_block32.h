@@ -46,7 +46,7 @@ template <WeightLayout F, int R>
         const uint8_t* scales = header + g % L::shared * 2 * L::scales;
         const uint8_t* q = w + 2 * L::high;
         DEEPINFER_UNROLL(1)
-        for (int s = 0; s < 2; ++s, q += L::quants, act += R * 40) {
+        for (int s = 0; s < 2; ++s, q += L::quants, act += R * block32_record) {
             const int* a = (const int*)act;
             const float* dx = (const float*)act + 8 * R;
             Dots<block32_max<F>, R> dot(
@@ -81,6 +81,8 @@ template <WeightLayout F, int R>
     FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
 }
 
+constexpr int block32_words = block32_record / 4;
+
 // int8 per block of 32: amax / 127, round to nearest even. Non-finite blocks get scale NaN, so the row's
 // outputs are NaN and the request fails visibly instead of silently.
 static inline void block32_quantize4(const float* v, int n, int offset, int R, uint32_t* rec) {
@@ -104,7 +106,7 @@ static inline void block32_quantize4(const float* v, int n, int offset, int R, u
         store_i8(q[i], q0), store_i8(q[i] + 16, q1);
     }
     reduce_add4_i32(sum, sums);
-    for (int i = 0; i < n; ++i, rec += R * 10) {
+    for (int i = 0; i < n; ++i, rec += R * block32_words) {
         for (int j = 0; j < 8; ++j) memcpy(rec + j * R, q[i] + 4 * j, 4);
         memcpy(rec + 8 * R, &scale[i], 4);
         const float product = scale[i] * (float)sums[i];
@@ -127,11 +129,12 @@ static void block32_quantize(ActivationLayout layout, const float* x, size_t ldx
         const float* v = x + (size_t)r * ldx;
         int b = 0;
         for (; b + 4 <= blocks; b += 4)
-            block32_quantize4(v + b * 32, 4, offset, R, rec + (size_t)b * (size_t)R * 10);
+            block32_quantize4(v + b * 32, 4, offset, R, rec + (size_t)b * (size_t)R * block32_words);
         if (b < blocks)
-            block32_quantize4(v + b * 32, blocks - b, offset, R, rec + (size_t)b * (size_t)R * 10);
+            block32_quantize4(v + b * 32, blocks - b, offset, R, rec + (size_t)b * (size_t)R * block32_words);
         if (blocks < records)  // padding to an even number of blocks
-            for (int j = 0; j < 10; ++j) rec[((size_t)blocks * 10 + (size_t)j) * (size_t)R] = 0;
+            for (int j = 0; j < block32_words; ++j)
+                rec[((size_t)blocks * block32_words + (size_t)j) * (size_t)R] = 0;
     }
 }
 

@@ -14,7 +14,6 @@
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
-constexpr int kquant_record = 340;        // activation bytes per row and super-block
 constexpr size_t kquant_prefetch = 2304;  // distance in bytes
 
 // The scales, and mins, of a super-block as bytes: 16 outputs per sub-block.
