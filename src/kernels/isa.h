@@ -9,7 +9,7 @@
 
 namespace deepinfer::kernels {
 
-enum class Isa {
+enum class Isa : int {
     portable,     // plain C++
     avx2,         // AVX2, FMA, F16C
     avx512,       // AVX-512 F/BW/DQ/VL and VNNI

@@ -1,5 +1,6 @@
 // The kernels of one instruction set, as a table of functions: the border between the code that is compiled
-// several times (simd/) and the rest. Plain C types only.
+// several times (simd/) and the rest. Plain C types only: a standard template that both sides use would be compiled for an instruction
+// set, and the linker could keep that one for all.
 //
 // Arithmetic order, the same in every table (so all instruction sets give the same bits):
 //   an output element has one accumulator, which runs over k in increasing order; nothing depends on the
@@ -10,9 +11,10 @@
 #include <cstdint>
 
 #include "base/kv_type.h"
-#include "kernels/isa.h"
 
 namespace deepinfer::kernels {
+
+enum class Isa : int;  // isa.h
 
 // Weights repacked for the kernels: panels of 16 outputs, k running forward inside. pack.h has the exact
 // bytes.

@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "base/tensor_type.h"
 #include "base/thread_pool.h"
+#include "kernels/isa.h"
 #include "kernels/kernel_table.h"
 #include "kernels/pack.h"
 

@@ -9,6 +9,8 @@
 
 namespace deepinfer::kernels {
 
+// Functions are always inlined: the kernels' objects must not have any that the linker could merge (simd/simd.h).
+//
 // Formats with blocks of 32. Groups of 2 blocks, and a header of scales before each `shared` groups, keep
 // every 64-byte line aligned.
 template <WeightLayout F>
@@ -22,11 +24,13 @@ struct Block32 {
     static constexpr int shared = F == WeightLayout::mxfp4 ? 2 : 1;
     static constexpr int header = 2 * scales * shared;
 
-    static constexpr size_t header_at(size_t g) {
+    [[gnu::always_inline]] static constexpr size_t header_at(size_t g) {
         return g * group + g / shared * header;
     }  // g % shared == 0
-    static constexpr size_t group_at(size_t g) { return g * group + (g / shared + 1) * header; }
-    static constexpr size_t panel_bytes(size_t groups) {
+    [[gnu::always_inline]] static constexpr size_t group_at(size_t g) {
+        return g * group + (g / shared + 1) * header;
+    }
+    [[gnu::always_inline]] static constexpr size_t panel_bytes(size_t groups) {
         return groups * group + (groups + shared - 1) / shared * header;
     }
 };
@@ -46,7 +50,9 @@ struct KQuant {
     static constexpr int block = quants + (sub_blocks_of_32 ? 4 : 2) * chunk;
 };
 // Q2_K and Q3_K with many rows are unpacked once (simd/gemm_kquant_wide.h).
-constexpr bool has_wide_form(WeightLayout f) { return f == WeightLayout::q2_k || f == WeightLayout::q3_k; }
+[[gnu::always_inline]] constexpr bool has_wide_form(WeightLayout f) {
+    return f == WeightLayout::q2_k || f == WeightLayout::q3_k;
+}
 constexpr int kquant_wide_bytes = 4096 + 1024 + 128;  // per super-block
 constexpr int kquant_wide_rows = 32;                  // from this many rows on
 constexpr size_t kquant_wide_group = 384u << 10;      // bytes of wide panels that stay in L2

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/sampler.h"
+#include "kernels/isa.h"
 
 namespace deepinfer::engine {
 namespace {

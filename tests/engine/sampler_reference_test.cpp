@@ -8,6 +8,7 @@
 #include <random>
 
 #include "engine/sampler.h"
+#include "kernels/isa.h"
 
 namespace deepinfer::engine {
 namespace {

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "kernels/isa.h"
+
 namespace deepinfer::engine {
 namespace {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "kernels/isa.h"
 #include "kernels/kernel_table.h"
 
 namespace deepinfer::kernels {

@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "engine/sampler.h"
+#include "kernels/isa.h"
 #include "models/model.h"
 
 namespace deepinfer::testing {
