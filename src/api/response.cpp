@@ -6,35 +6,18 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace deepinfer::api {
 namespace {
 
 namespace json = boost::json;
 
-// Bytes of the UTF-8 character at the start of `text`; 0 if there is none.
-size_t valid_character(std::string_view text) {
-    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned lead = byte(0);
-    if (lead < 0x80) return 1;
-    const size_t size = lead >= 0xC2 && lead < 0xE0   ? 2
-                        : lead >= 0xE0 && lead < 0xF0 ? 3
-                        : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                      : 0;
-    if (size == 0 || text.size() < size) return 0;
-    for (size_t i = 1; i < size; ++i)
-        if ((byte(i) & 0xC0) != 0x80) return 0;
-    if ((lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) > 0x9F) ||
-        (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F))
-        return 0;
-    return size;
-}
-
 // The token as text; bytes that are no characters of their own are written \xNN.
 std::string printable(const std::string& bytes) {
     std::string out;
     for (std::string_view rest = bytes; !rest.empty();) {
-        if (const size_t size = valid_character(rest)) {
+        if (const size_t size = valid_utf8_sequence(rest)) {
             out += rest.substr(0, size);
             rest.remove_prefix(size);
         } else {

@@ -3,28 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/utf8.h"
+
 namespace deepinfer {
 namespace {
-
-// Length of the valid UTF-8 sequence at the start of `text`, which is not empty; 0 if there is none.
-size_t utf8_sequence(std::string_view text) {
-    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned char first = byte(0);
-    if (first < 0x80) return 1;
-    size_t length = 0;
-    if (first >= 0xc2 && first < 0xe0) length = 2;
-    if (first >= 0xe0 && first < 0xf0) length = 3;
-    if (first >= 0xf0 && first < 0xf5) length = 4;
-    if (length == 0 || text.size() < length) return 0;
-    for (size_t i = 1; i < length; ++i) {
-        if ((byte(i) & 0xc0) != 0x80) return 0;
-    }
-    // Overlong forms, surrogates, beyond U+10FFFF.
-    if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
-        (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f))
-        return 0;
-    return length;
-}
 
 // Control characters of ASCII and of Latin-1 (U+0080 to U+009F), which terminals obey.
 bool is_control(std::string_view sequence) {
@@ -42,7 +24,7 @@ std::string quote(std::string_view text, size_t max_bytes) {
             out += "...\" (" + std::to_string(text.size()) + " bytes)";
             return out;
         }
-        const std::string_view sequence = text.substr(i, utf8_sequence(text.substr(i)));
+        const std::string_view sequence = text.substr(i, valid_utf8_sequence(text.substr(i)));
         if (sequence.empty() || is_control(sequence)) {
             char escape[8];
             std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned char>(text[i]));
@@ -61,7 +43,7 @@ std::string to_valid_utf8(std::string_view text) {
     std::string out;
     out.reserve(text.size());
     for (size_t i = 0; i < text.size();) {
-        const std::string_view sequence = text.substr(i, utf8_sequence(text.substr(i)));
+        const std::string_view sequence = text.substr(i, valid_utf8_sequence(text.substr(i)));
         out += sequence.empty() ? std::string_view("\xef\xbf\xbd") : sequence;
         i += std::max<size_t>(sequence.size(), 1);
     }

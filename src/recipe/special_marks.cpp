@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace deepinfer::recipe {
 namespace {
 
@@ -9,19 +11,6 @@ namespace {
 size_t character_size(char lead) {
     const auto byte = static_cast<unsigned char>(lead);
     return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-}
-
-std::string utf8(uint32_t code_point) {
-    std::string text;
-    if (code_point >= 0x10000) {
-        text += static_cast<char>(0xF0 | code_point >> 18);
-        text += static_cast<char>(0x80 | (code_point >> 12 & 0x3F));
-    } else {
-        text += static_cast<char>(0xE0 | code_point >> 12);
-    }
-    text += static_cast<char>(0x80 | (code_point >> 6 & 0x3F));
-    text += static_cast<char>(0x80 | (code_point & 0x3F));
-    return text;
 }
 
 constexpr std::string_view white_space = " \t\r\n\v\f";
@@ -63,7 +52,8 @@ std::optional<std::string> SpecialMarks::choose_mark(const std::vector<std::stri
         noncharacters.push_back(plane << 16 | 0xFFFF);
     }
     for (const uint32_t c : noncharacters) {
-        std::string mark = utf8(c);
+        std::string mark;
+        append_code_point(mark, c);
         const bool used = std::any_of(texts.begin(), texts.end(),
                                       [&](std::string_view text) { return text.find(mark) != text.npos; });
         if (!used) return mark;

@@ -173,7 +173,7 @@ void BpeEncoder::emit(std::vector<TokenId>& ids) const {
             continue;
         }
         std::string bytes;
-        append_utf8(bytes, model_.stand_in_characters[size_t(symbol - model_.vocabulary_size)]);
+        append_code_point(bytes, model_.stand_in_characters[size_t(symbol - model_.vocabulary_size)]);
         const bool fallback = model_.byte_fallback && std::all_of(bytes.begin(), bytes.end(), [&](char b) {
                                   return model_.byte_token[uint8_t(b)] >= 0;
                               });

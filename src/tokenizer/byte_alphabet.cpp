@@ -13,7 +13,7 @@ ByteAlphabet::ByteAlphabet() {
         const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) ||
                                (byte >= 0xAE && byte <= 0xFF);
         const uint32_t code_point = printable ? byte : next++;
-        append_utf8(characters_[byte], code_point);
+        append_code_point(characters_[byte], code_point);
         byte_of_[code_point] = int(byte);
     }
 }

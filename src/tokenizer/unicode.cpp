@@ -34,44 +34,6 @@ CharacterTable::CharacterTable() {
     }
 }
 
-void append_utf8(std::string& out, uint32_t code_point) {
-    if (code_point < 0x80) {
-        out += char(code_point);
-    } else if (code_point < 0x800) {
-        out += char(0xC0 | code_point >> 6);
-        out += char(0x80 | (code_point & 0x3F));
-    } else if (code_point < 0x10000) {
-        out += char(0xE0 | code_point >> 12);
-        out += char(0x80 | (code_point >> 6 & 0x3F));
-        out += char(0x80 | (code_point & 0x3F));
-    } else {
-        out += char(0xF0 | code_point >> 18);
-        out += char(0x80 | (code_point >> 12 & 0x3F));
-        out += char(0x80 | (code_point >> 6 & 0x3F));
-        out += char(0x80 | (code_point & 0x3F));
-    }
-}
-
-Utf8Sequence classify_utf8(std::string_view bytes) {
-    const auto byte = [&](size_t i) { return uint8_t(bytes[i]); };
-    const uint8_t lead = byte(0);
-    if (lead < 0x80) return {Utf8Sequence::valid, 1};
-    if (lead < 0xC2 || lead > 0xF4) return {Utf8Sequence::invalid, 1};
-    const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    // The second byte is restricted where overlong forms, surrogates and values above U+10FFFF begin.
-    uint8_t low = 0x80, high = 0xBF;
-    if (lead == 0xE0) low = 0xA0;
-    if (lead == 0xED) high = 0x9F;
-    if (lead == 0xF0) low = 0x90;
-    if (lead == 0xF4) high = 0x8F;
-    for (size_t i = 1; i < length; ++i) {
-        if (i == bytes.size()) return {Utf8Sequence::incomplete, i};
-        if (byte(i) < low || byte(i) > high) return {Utf8Sequence::invalid, i};
-        low = 0x80, high = 0xBF;
-    }
-    return {Utf8Sequence::valid, length};
-}
-
 size_t valid_utf8_prefix(std::string_view text) {
     size_t i = 0;
     while (i < text.size()) {

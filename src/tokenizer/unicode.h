@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace deepinfer::tokenizer {
 
 // Bits of a character class; a code point has at most one of the first five.
@@ -64,17 +66,6 @@ inline size_t previous_char(std::string_view text, size_t end) {
     while (end > 0 && (uint8_t(text[end]) & 0xC0) == 0x80);
     return end;
 }
-
-void append_utf8(std::string& out, uint32_t code_point);
-
-// What stands at the beginning of some bytes.
-struct Utf8Sequence {
-    enum Kind { valid, invalid, incomplete } kind;
-    size_t length;  // valid: bytes of the code point; invalid: bytes of the maximal subpart, which become one
-                    // U+FFFD (Unicode 16.0, section 3.9); incomplete: all the remaining bytes, a proper
-                    // prefix of a sequence
-};
-Utf8Sequence classify_utf8(std::string_view bytes);  // bytes must not be empty
 
 // Length of the longest prefix that is valid UTF-8.
 size_t valid_utf8_prefix(std::string_view text);

@@ -84,7 +84,7 @@ TEST(Scanners, CutWhereTheirPatternsMatchAroundEveryOldCodePoint) {
         ASSERT_TRUE(pattern);
         for (uint32_t c = 1; c < 0x2E00; ++c) {
             std::string character;
-            append_utf8(character, c);
+            append_code_point(character, c);
             const std::string text = "b" + character + "c " + character + "\n" + character + "7'" + character;
             if (split_by_scanner(*scanner, text, {0, text.size()}) == split_by_pattern(*pattern, text))
                 continue;

@@ -46,7 +46,7 @@ TEST(Utf8, EveryCodePointRoundTrips) {
     for (uint32_t c = 0; c < 0x110000; ++c) {
         if (c >= 0xD800 && c < 0xE000) continue;
         std::string text;
-        append_utf8(text, c);
+        append_code_point(text, c);
         const Utf8Sequence sequence = classify_utf8(text);
         ASSERT_EQ(sequence.kind, Utf8Sequence::valid) << c;
         ASSERT_EQ(sequence.length, text.size());
