@@ -3,11 +3,11 @@
 //
 // Order of operations for one query row, whatever the tile, batch and thread:
 //   score of a key  = chain of fma over d = 0..D-1 in the lane of that key
-//                     bf16: chain of dot_bf16 over pairs of d, q rounded to BF16
+//                     bf16: chain of dots (dot_bf16.h) over pairs of d, q rounded to BF16
 //                     q8: such a chain over each 32 d, then s = fma(chain, scale of the key, s)
 //   block of 64     : running maximum, rescale when it grows, p = 2^(s - max), sum by a fixed tree,
 //                     o[d] = chain of fma over the keys
-//                     bf16: chain of dot_bf16 over pairs of keys, p rounded to BF16; q8: with p * scale of the key
+//                     bf16: chain of dots (dot_bf16.h) over pairs of keys, p rounded to BF16; q8: with p * scale of the key
 //   partial of 512  : the unit of parallel work; partials are merged in key order
 // Keys outside a row's range get p = 0, an exact no-op, so a tile may run past the range of one of its rows.
 #include "kernels/simd/attention_kv.h"

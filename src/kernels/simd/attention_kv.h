@@ -9,20 +9,12 @@
 #pragma once
 
 #include "kernels/kernel_table.h"
-#include "kernels/simd/simd.h"
+#include "kernels/simd/dot_bf16.h"
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
 static inline void prefetch_bytes(const uint8_t* p, int bytes) {
     for (int i = 0; i < bytes; i += 64) prefetch(p + i);
-}
-
-// acc[i] += the two BF16 of a's lane i times the two of b, as vdpbf16ps computes it: two fused multiply-adds, the high
-// halves first, subnormal inputs and results taken as zero. Requires FlushSubnormals to be alive.
-static inline F32 dot_bf16(F32 acc, I32 a, int b) {
-    const I32 pair = set1_i32(b);
-    acc = fma_flushed(high_bf16(a), high_bf16(pair), acc);
-    return fma_flushed(low_bf16(a), low_bf16(pair), acc);
 }
 
 // f16 and f32: K[d][64 keys], V[key][d].
@@ -222,16 +214,15 @@ struct KvBf16 {
     template <int T>
     static inline void scores_of(const int* q, int D, const uint8_t* k, const uint8_t* v, F32 (*s)[4]) {
         [[maybe_unused]] FlushSubnormals flush;
-        KV_BF16_SCORES(dot_bf16)
+        KV_BF16_SCORES(dot_bf16_emulated)
     }
     template <int T, int G>
     static inline void values_of(const int* p, const uint8_t* v, const uint8_t* next, int D, int d0, int from,
                                  int to, float* o) {
         [[maybe_unused]] FlushSubnormals flush;
-        KV_BF16_VALUES(dot_bf16)
+        KV_BF16_VALUES(dot_bf16_emulated)
     }
 #if defined(DEEPINFER_ISA_AVX512)
-#define KV_DOT_NATIVE(acc, x, y) _mm512_dpbf16_ps(acc, (__m512bh)(x), (__m512bh)_mm512_set1_epi32(y))
     // As store_bf16() does it: weights are normal numbers or 0.
     template <int N>
     [[gnu::noinline, gnu::target("avx512bf16")]] static void round_native(const float* x, uint16_t* y) {
@@ -242,15 +233,14 @@ struct KvBf16 {
     [[gnu::noinline, gnu::target("avx512bf16")]] static void scores_native(const int* q, int D,
                                                                            const uint8_t* k, const uint8_t* v,
                                                                            F32 (*s)[4]) {
-        KV_BF16_SCORES(KV_DOT_NATIVE)
+        KV_BF16_SCORES(dot_bf16_native)
     }
     template <int T, int G>
     [[gnu::noinline, gnu::target("avx512bf16")]] static void values_native(const int* p, const uint8_t* v,
                                                                            const uint8_t* next, int D, int d0,
                                                                            int from, int to, float* o) {
-        KV_BF16_VALUES(KV_DOT_NATIVE)
+        KV_BF16_VALUES(dot_bf16_native)
     }
-#undef KV_DOT_NATIVE
 #endif
 #undef KV_BF16_SCORES
 #undef KV_BF16_VALUES

@@ -2,12 +2,12 @@
 //
 //   acc = fma(w[2i+1], x[2i+1], acc), then acc = fma(w[2i], x[2i], acc);   i increasing
 //   subnormal inputs and results of each fma are zero
-// This is what VDPBF16PS computes (Intel's manual, volume 2; measured on Zen 4). Where there is no such instruction,
-// two FMAs with flushed subnormals give the same bits.
+// This is what VDPBF16PS computes (dot_bf16.h). Where there is no such instruction, two FMAs with flushed subnormals give
+// the same bits.
 #pragma once
 
 #include "kernels/kernel_table.h"
-#include "kernels/simd/simd.h"
+#include "kernels/simd/dot_bf16.h"
 
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
@@ -38,15 +38,6 @@ static void bf16_quantize_floats(const float* x, size_t ldx, int R, int columns,
 }
 
 #if defined(DEEPINFER_ISA_AVX512)
-// Only called where the processor has avx512_bf16.
-[[gnu::target("avx512bf16")]] static inline F32 dot_bf16(F32 acc, I32 a, const int& b) {
-#if defined(DEEPINFER_SMALL_TILES)
-    return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)_mm512_set1_epi32(b));
-#else
-    asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(a), "m"(b));  // see dot_u8_i8
-    return acc;
-#endif
-}
 template <int R>
 [[gnu::noinline, gnu::target("avx512bf16")]] static void bf16_dot_kernel(const uint8_t* w, const int* a,
                                                                          int columns, float* y, size_t ldy) {
@@ -55,7 +46,7 @@ template <int R>
     for (int k = 0; k < columns; k += 2, w += 64, a += R) {
         if constexpr (R >= 6) prefetch(w + 4096);
         const __m512i x = _mm512_load_si512(w);
-        FOR_ROWS(r, R) acc[r] = dot_bf16(acc[r], x, a[r]);
+        FOR_ROWS(r, R) acc[r] = dot_bf16_native(acc[r], x, a + r);
     }
     FOR_ROWS(r, R) store(y + r * ldy, acc[r]);
 }
