@@ -1,11 +1,13 @@
 // How long steps take, learned from those that were computed.
 //
-//   seconds = c . features,  c >= 0;  features: see step_features() in the .cpp
+//   seconds = c . features,  c >= 0;  features: CostModel::features(), of models/step_cost.h
 //
 // The coefficients minimise the relative errors over a profile made at load and the last 512 steps (non-negative least squares,
 // each observation divided by its time). Of the steps, up to a tenth is left out: those off by more than a quarter and than
-// three times the median error, since a busy machine makes single steps several times as long. The profile is taken as so many times longer or shorter as the recent steps are than it
-// says: when the machine's speed changes, kinds of steps that were not seen since keep their relation to the others.
+// three times the median error, since a busy machine makes single steps several times as long. The profile is taken as so many
+// times longer or shorter as the recent steps are than it says: when the machine's speed changes, kinds of steps that were not
+// seen since keep their relation to the others. With 20 remembered steps or more, all coefficients are multiplied in the end with
+// the median of what those took by what was predicted, since squares of relative errors draw towards the shortest times.
 // Same observations, same coefficients. Not thread-safe.
 #pragma once
 

@@ -5,7 +5,7 @@
 //   scores<T>(q, D, k, v, s)   s[i][g] = q row i . keys 16g..16g+15; prefetches v if not null, a block's values
 //   values<T>(p, v, next, D, from, to, o)   o[i][d] += sum over keys [from, to) of p[i][key] * v[key][d]; prefetches
 //                              the keys at `next` if not null
-//   store(k, v, stride, D, slot, tokens, k_block, v_block)   token vectors, `stride` floats apart, into slots
+//   store_tokens(k, v, stride, D, slot, tokens, k_block, v_block)   token vectors, `stride` floats apart, into slots
 #pragma once
 
 #include "kernels/kernel_table.h"
