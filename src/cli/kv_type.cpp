@@ -21,7 +21,8 @@ void add_kv_type_options(CLI::App& command, std::optional<KvType>& type) {
         .add_option(
             "--kv-type", names->both,
             "how keys and values are stored: f16 (default), bf16 (faster over long contexts where the "
-            "processor has BF16 dot products), q8 (half the memory; q8_0 is another name for it), f32")
+            "processor has BF16 dot products), q8 (half the memory, and with some models worse answers; q8_0 "
+            "is another name for it), f32")
         ->check(known);
     command
         .add_option(
