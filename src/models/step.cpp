@@ -9,7 +9,6 @@ namespace deepinfer::models {
 
 namespace {
 
-constexpr float largest_f16 = 65504;
 constexpr int run_tokens = 16;     // a vector of keys in the K layout
 constexpr int rows_per_piece = 4;  // of row-wise work handed to a thread at a time
 
@@ -19,8 +18,20 @@ void grow(std::vector<float>& buffer, size_t size) {
     if (buffer.size() < size) buffer.resize(size);
 }
 
+// Beyond it a value, or in q8 the scale of its block, would become infinite.
 float largest_stored(KvType type) {
-    return type == KvType::f16 ? largest_f16 : std::numeric_limits<float>::max();
+    constexpr float largest_f16 = 65'504, largest_bf16 = 0x1.FEp127f;
+    switch (type) {
+        case KvType::f16:
+            return largest_f16;
+        case KvType::q8:
+            return 127 * largest_f16;
+        case KvType::bf16:
+            return largest_bf16;
+        case KvType::f32:
+            break;
+    }
+    return std::numeric_limits<float>::max();
 }
 
 }  // namespace
