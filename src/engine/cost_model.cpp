@@ -186,11 +186,11 @@ Result<StepProfile> profile_steps(models::Model& model, KvType kv_type, double b
     constexpr int most_rounds = 6;
     constexpr double first_share = 0.5;
     for (int round = 0; round < most_rounds; ++round)
-        for (size_t i = 0;
-             i < shapes.size() && (in_time(round == 0 ? first_share : 1) || taken.front().empty()); ++i) {
+        for (size_t i = 0; i < shapes.size() && (in_time(1) || taken.front().empty()); ++i) {
             const double seconds = timer->run(shapes[i]);
-            if (round > 0 || !in_time(first_share)) taken[i].push_back(seconds);
-            if (round == 0 && !in_time(first_share)) break;
+            const bool slow = round == 0 && !in_time(first_share);
+            if (round > 0 || slow) taken[i].push_back(seconds);
+            if (slow) break;
         }
     StepProfile profile;
     std::vector<double> spreads;

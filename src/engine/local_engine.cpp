@@ -123,22 +123,20 @@ void LocalEngine::receive(Clock::time_point until) {
     end_overdue_and_cancelled(orders);
 }
 
-// Choices that have not started yet are remembered: they end when they do, or all together.
-void LocalEngine::note_cancelled(Sequence& s, const Mailbox::Orders& orders) {
+// Whether all choices that the sequence stands for are cancelled. Those that have not started yet are remembered: they end when
+// they do, or all together.
+bool LocalEngine::is_cancelled(Sequence& s, const Mailbox::Orders& orders) {
+    const auto of_it = [&](int32_t choice) { return choice >= s.choice && choice < s.choice + s.choices; };
     for (const Mailbox::Cancel& cancel : orders.cancelled)
-        if (cancel.id == s.id && cancel.choice >= s.choice && cancel.choice < s.choice + s.choices &&
-            std::ranges::count(s.cancelled, cancel.choice) == 0)
+        if (cancel.id == s.id && of_it(cancel.choice) && std::ranges::count(s.cancelled, cancel.choice) == 0)
             s.cancelled.push_back(cancel.choice);
+    return orders.cancels(s.id) || std::ranges::count_if(s.cancelled, of_it) == s.choices;
 }
 
 void LocalEngine::end_overdue_and_cancelled(const Mailbox::Orders& orders) {
     const Clock::time_point now = Clock::now();
     const auto end = [&](const SequencePtr& s) {
-        note_cancelled(*s, orders);
-        const auto cancelled = static_cast<int32_t>(s->cancelled.size());
-        if (orders.cancels(s->id) ||
-            (s->choices == 1 ? std::ranges::count(s->cancelled, s->choice) > 0 : cancelled == s->choices))
-            return finish(*s, FinishReason::cancelled);
+        if (is_cancelled(*s, orders)) return finish(*s, FinishReason::cancelled);
         if (s->deadline && now >= *s->deadline)
             finish(*s, FinishReason::error, -1,
                    Error{ErrorCode::deadline_exceeded,

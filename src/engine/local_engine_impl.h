@@ -82,7 +82,7 @@ class LocalEngine final : public Engine {
     void deliver(Sequence& s, const Result<SampledToken>& sampled);
     void finish(Sequence& s, FinishReason reason, TokenId stop_token = -1, Error error = {});
     void drop_over();
-    void note_cancelled(Sequence& s, const Mailbox::Orders& orders);
+    static bool is_cancelled(Sequence& s, const Mailbox::Orders& orders);
     void end_not_finite(const Flight& flight, const StepResult& result);
     void end_overdue_and_cancelled(const Mailbox::Orders& orders);
     void allocate_blocks(Sequence& s, int32_t tokens);

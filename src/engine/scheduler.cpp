@@ -11,8 +11,8 @@ namespace {
 
 constexpr double nearly = 0.9;  // of its budget: then a step is full
 constexpr double enough = 0.5;  // if a prompt ends in it: its first token should not wait for others' chunks
-constexpr int32_t most_passed =
-    32;  // waiting ones that do not fit, looked at in a step: more would cost more than they gain
+// Waiting ones that do not fit, looked at in a step: more would cost more than they gain.
+constexpr int32_t most_passed = 32;
 constexpr int32_t chunk_rows = 16;  // chunks are multiples of it: tiles of the matrix products come out even
 
 class Planner {
@@ -116,10 +116,9 @@ class Planner {
             if (starts || goes_on) candidates.push_back(i);
         }
         // Finding whose turn it is looks at all candidates: those that cannot start are left out.
-        std::vector<int32_t> left_out;
         const auto leave_out_waiting = [&] {
             std::erase_if(candidates, [&](int32_t c) {
-                if (!is_running(c)) left_out.push_back(c);
+                if (!is_running(c)) plan_.skipped.push_back(c);
                 return !is_running(c);
             });
         };
@@ -150,8 +149,7 @@ class Planner {
         if (first)
             plan_.skipped.clear();
         else
-            for (const auto& passed_over : {candidates, left_out})
-                plan_.skipped.insert(plan_.skipped.end(), passed_over.begin(), passed_over.end());
+            plan_.skipped.insert(plan_.skipped.end(), candidates.begin(), candidates.end());
     }
 
     void admit(int32_t index, int32_t rows) {

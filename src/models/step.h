@@ -24,9 +24,8 @@ class Step {
 
     void begin(const Batch& batch, const kv::BlockPool& pool, const kv::Layout& layout);
     void end();
-    std::span<const int32_t> not_finite() const {
-        return not_finite_;
-    }  // after end(): as Model::not_finite()
+    // After end(): as Model::not_finite().
+    std::span<const int32_t> not_finite() const { return not_finite_; }
     int rows() const { return rows_; }
 
     struct Projection {

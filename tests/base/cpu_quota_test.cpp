@@ -2,29 +2,17 @@
 #include "base/cpu_quota.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
+#include "file_tree.h"
 
 namespace deepinfer {
 namespace {
 
-namespace fs = std::filesystem;
-
-class CpuQuota : public testing::Test {
+class CpuQuota : public ::testing::Test {
   protected:
-    void SetUp() override {
-        root_ = fs::temp_directory_path() / ("deepinfer_cpu_quota_" + std::to_string(getpid()));
-        fs::remove_all(root_);
-    }
-    void TearDown() override { fs::remove_all(root_); }
-    void write(const std::string& path, const std::string& text) {
-        fs::create_directories((root_ / path).parent_path());
-        std::ofstream(root_ / path) << text;
-    }
-    std::optional<double> quota() const { return cpu_quota(root_.string()); }
-    fs::path root_;
+    void write(const std::string& file, const std::string& text) { tree_.write(file, text); }
+    std::optional<double> quota() const { return cpu_quota(tree_.path.string()); }
+    const deepinfer::testing::FileTree tree_;
 };
 
 TEST_F(CpuQuota, NothingWithoutGroupsOrLimits) {

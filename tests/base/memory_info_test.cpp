@@ -2,27 +2,15 @@
 #include "base/memory_info.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
+#include "file_tree.h"
 
 namespace deepinfer {
 namespace {
 
-namespace fs = std::filesystem;
-
-class MemoryInfo : public testing::Test {
+class MemoryInfo : public ::testing::Test {
   protected:
-    void SetUp() override {
-        root_ = fs::temp_directory_path() / ("deepinfer_memory_info_" + std::to_string(getpid()));
-        fs::remove_all(root_);
-    }
-    void TearDown() override { fs::remove_all(root_); }
-    void write(const std::string& path, const std::string& text) {
-        fs::create_directories((root_ / path).parent_path());
-        std::ofstream(root_ / path) << text;
-    }
+    void write(const std::string& file, const std::string& text) { tree_.write(file, text); }
     void machine_has(uint64_t kib) {
         write("proc/meminfo", "MemTotal: 99999999 kB\nMemAvailable: " + std::to_string(kib) + " kB\n");
     }
@@ -34,8 +22,8 @@ class MemoryInfo : public testing::Test {
         write("sys/fs/cgroup/" + path + "/memory.limit_in_bytes", limit + "\n");
         write("sys/fs/cgroup/" + path + "/memory.usage_in_bytes", used + "\n");
     }
-    std::optional<uint64_t> available() const { return available_memory(root_.string()); }
-    fs::path root_;
+    std::optional<uint64_t> available() const { return available_memory(tree_.path.string()); }
+    const deepinfer::testing::FileTree tree_;
 };
 
 TEST_F(MemoryInfo, TheKernelsEstimateWithoutLimits) {

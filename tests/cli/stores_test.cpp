@@ -7,11 +7,13 @@
 #include "cli/cache_folder.h"
 #include "run_command.h"
 #include "store/file_store.h"
+#include "support/folder.h"
 
 namespace deepinfer::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using deepinfer::testing::Folder;
 
 store::BlockShape shape() {
     store::BlockShape shape;
@@ -50,15 +52,6 @@ class Environment {
         value ? ::setenv(name, value->c_str(), 1) : ::unsetenv(name);
     }
     const std::optional<std::string> cache_, xdg_, home_;
-};
-
-struct Folder {
-    Folder() {
-        char name[] = "/tmp/stores_XXXXXX";
-        path = ::mkdtemp(name);
-    }
-    ~Folder() { fs::remove_all(path); }
-    fs::path path;
 };
 
 TEST(Stores, TheDiskStoreIsInTheCacheFolder) {
@@ -161,9 +154,7 @@ TEST(Cache, SaysWhoWritesASegment) {
     (*store)->put({&put, 1}, store::Clock::now() + std::chrono::seconds(10));
     ASSERT_EQ(put.outcome, store::Put::Outcome::stored);
     EXPECT_NE(list().find(" open\n"), std::string::npos) << list();
-    fs::path file;
-    for (const auto& entry : fs::recursive_directory_iterator(folder.path))
-        if (entry.is_regular_file()) file = entry.path();
+    const fs::path file = folder.files().at(0);
     fs::copy(file, file.parent_path() / "chat-left-0.segment");  // as if its writer had died
     EXPECT_NE(list().find(" left\n"), std::string::npos) << list();
     store->reset();
