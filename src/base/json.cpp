@@ -2,6 +2,7 @@
 
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/src.hpp>
+#include <charconv>
 #include <exception>
 #include <new>
 #include <string>
@@ -15,13 +16,66 @@ namespace {
 
 namespace json = boost::json;
 
-// A Boost.JSON event handler that looks for an object with a repeated key and stops at the first one.
-struct RepeatedKeyFinder {
+struct NoSizeLimits {
     static constexpr size_t max_object_size = SIZE_MAX;
     static constexpr size_t max_array_size = SIZE_MAX;
     static constexpr size_t max_key_size = SIZE_MAX;
     static constexpr size_t max_string_size = SIZE_MAX;
+};
 
+// A Boost.JSON event handler that builds the value. Unlike the library's own it keeps numbers exact: a double is the one
+// nearest to the text, and -0 is a double.
+struct ValueBuilder : NoSizeLimits {
+    json::value_stack stack;
+
+    bool on_document_begin(json::error_code&) { return true; }
+    bool on_document_end(json::error_code&) { return true; }
+    bool on_object_begin(json::error_code&) { return true; }
+    bool on_object_end(size_t n, json::error_code&) { return stack.push_object(n), true; }
+    bool on_array_begin(json::error_code&) { return true; }
+    bool on_array_end(size_t n, json::error_code&) { return stack.push_array(n), true; }
+    bool on_key_part(json::string_view part, size_t, json::error_code&) {
+        return stack.push_chars(part), true;
+    }
+    bool on_key(json::string_view part, size_t, json::error_code&) { return stack.push_key(part), true; }
+    bool on_string_part(json::string_view part, size_t, json::error_code&) {
+        return stack.push_chars(part), true;
+    }
+    bool on_string(json::string_view part, size_t, json::error_code&) {
+        return stack.push_string(part), true;
+    }
+    bool on_number_part(json::string_view, json::error_code&) { return true; }
+    bool on_int64(int64_t number, json::string_view text, json::error_code&) {
+        if (number == 0 && text.starts_with('-'))
+            stack.push_double(-0.0);
+        else
+            stack.push_int64(number);
+        return true;
+    }
+    bool on_uint64(uint64_t number, json::string_view, json::error_code&) {
+        return stack.push_uint64(number), true;
+    }
+    bool on_double(double rough, json::string_view text, json::error_code& error) {
+        double exact = 0;
+        const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), exact);
+        if (status == std::errc::result_out_of_range) {
+            if (rough > 1 || rough < -1) {
+                error = json::make_error_code(json::error::exponent_overflow);
+                return false;
+            }
+            exact = text.starts_with('-') ? -0.0 : 0.0;
+        }
+        stack.push_double(exact);
+        return true;
+    }
+    bool on_bool(bool value, json::error_code&) { return stack.push_bool(value), true; }
+    bool on_null(json::error_code&) { return stack.push_null(), true; }
+    bool on_comment_part(json::string_view, json::error_code&) { return true; }
+    bool on_comment(json::string_view, json::error_code&) { return true; }
+};
+
+// Looks for an object with a repeated key and stops at the first one.
+struct RepeatedKeyFinder : NoSizeLimits {
     std::vector<std::unordered_set<std::string>> open_objects;
     std::string key;
     std::string repeated;
@@ -73,9 +127,9 @@ Status check_unique_keys(std::string_view text, std::string_view what, const jso
 Result<json::value> parse(std::string_view text, std::string_view what, const JsonLimits& limits) {
     json::parse_options options;
     options.max_depth = limits.max_depth;
-    json::parser parser({}, options);
+    json::basic_parser<ValueBuilder> parser(options);
     json::error_code error;
-    const size_t parsed = parser.write_some(text.data(), text.size(), error);
+    const size_t parsed = parser.write_some(false, text.data(), text.size(), error);
     if (error == json::error::too_deep)
         return Error{ErrorCode::resource_exhausted, std::string(what) +
                                                         ": arrays and objects are nested deeper than " +
@@ -88,7 +142,7 @@ Result<json::value> parse(std::string_view text, std::string_view what, const Js
     if (limits.unique_keys) {
         if (Status unique = check_unique_keys(text, what, options); !unique) return unique.error();
     }
-    return parser.release();
+    return parser.handler().stack.release();
 }
 
 }  // namespace

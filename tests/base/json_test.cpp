@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <random>
 #include <string>
 
 namespace deepinfer {
@@ -26,6 +30,39 @@ TEST(Json, RefusesWhatIsNotStrictJson) {
           "\"\xff\"", "\"\xed\xa0\x80\"", "\"\t\"", "\"\\ud800\"", "[1", "\"abc"})
         EXPECT_NE(error_of(text), "") << text;
     EXPECT_EQ(error_of("[1 x]").substr(0, 45), "x.json: not valid JSON near byte 3 of 5: synt");
+}
+
+TEST(Json, NumbersAreTheNearestToTheirText) {
+    const auto number = [](const std::string& text) { return *parse_json(text, "x.json"); };
+    for (const double value :
+         {123456789.123456789, 5e-324, 1.7976931348623157e308, 2.2250738585072014e-308, 0.1, 1e22, 1e23})
+        for (const double sign : {1.0, -1.0}) {
+            char text[64];
+            std::snprintf(text, sizeof text, "%.17g", sign * value);
+            if (std::string_view(text).find_first_of(".e") == std::string_view::npos) continue;
+            EXPECT_EQ(number(text).as_double(), sign * value) << text;
+        }
+    std::mt19937_64 random(7);
+    for (int i = 0; i < 20'000; ++i) {
+        const auto value = std::bit_cast<double>(random());
+        if (!std::isfinite(value)) continue;
+        char text[64];
+        std::snprintf(text, sizeof text, "%.16e", value);
+        EXPECT_EQ(number("[" + std::string(text) + " ]").at(0).as_double(), value) << text;
+    }
+    EXPECT_TRUE(std::signbit(number("-0").as_double()));
+    EXPECT_TRUE(std::signbit(number("[-0.0]").at(0).as_double()));
+    EXPECT_EQ(number("1e-400").as_double(), 0);
+    EXPECT_EQ(number("18446744073709551615").as_uint64(), UINT64_MAX);
+    EXPECT_EQ(number("18446744073709551616").as_double(), 18446744073709551616.0);
+    EXPECT_EQ(number("-9223372036854775808").as_int64(), INT64_MIN);
+    EXPECT_EQ(number("-9223372036854775809").as_double(), -9223372036854775808.0);
+    for (const char* text : {"1e400", "-1e400", "1e99999999999999999999"})
+        EXPECT_NE(error_of(text), "") << text;
+}
+
+TEST(Json, RepeatedKeysKeepTheirFirstPlaceAndTheirLastValue) {
+    EXPECT_EQ(boost::json::serialize(*parse_json(R"({"a":1,"b":2,"a":3})", "x.json")), R"({"a":3,"b":2})");
 }
 
 TEST(Json, LimitsSizeAndDepth) {
