@@ -16,12 +16,14 @@ using recipe::Role;
 Role parse_role(const Fields& fields) {
     const std::optional<std::string> word = fields.string("role");
     if (!word)
-        fail(fields.path("role"), quoted(fields.path("role")) + " is missing.", "missing_required_parameter");
+        fail(fields.path("role"), in_quotes(fields.path("role")) + " is missing.",
+             "missing_required_parameter");
     for (const Role role : {Role::system, Role::developer, Role::user, Role::assistant, Role::tool})
         if (*word == recipe::to_string(role)) return role;
     fail(fields.path("role"),
-         quoted(fields.path("role")) + " must be one of system, developer, user, assistant, tool, but is '" +
-             word->substr(0, 64) + "'.",
+         in_quotes(fields.path("role")) +
+             " must be one of system, developer, user, assistant, tool, but is '" + word->substr(0, 64) +
+             "'.",
          "invalid_value");
 }
 
@@ -32,7 +34,8 @@ std::optional<std::string> parse_content(const Fields& message) {
     const std::string path = message.path("content");
     if (value->is_string()) return as_string(*value, path);
     if (!value->is_array())
-        fail(path, quoted(path) + " must be a string or an array of parts, but is " + kind_name(*value) + ".",
+        fail(path,
+             in_quotes(path) + " must be a string or an array of parts, but is " + kind_name(*value) + ".",
              "invalid_type");
     std::string text;
     const json::array& parts = value->get_array();
@@ -43,7 +46,7 @@ std::optional<std::string> parse_content(const Fields& message) {
         if (type != "text")
             fail(part.path("type"),
                  type.empty()
-                     ? quoted(part.path("type")) + " is missing."
+                     ? in_quotes(part.path("type")) + " is missing."
                      : "Content of type '" + type.substr(0, 64) + "' is not supported; only 'text' is.",
                  "unsupported_parameter");
         for (const auto& member : part.object()) {
@@ -58,7 +61,8 @@ std::optional<std::string> parse_content(const Fields& message) {
         (void)part.array("annotations");
         const std::optional<std::string> part_text = part.string("text");
         if (!part_text)
-            fail(part.path("text"), quoted(part.path("text")) + " is missing.", "missing_required_parameter");
+            fail(part.path("text"), in_quotes(part.path("text")) + " is missing.",
+                 "missing_required_parameter");
         if (i > 0) text += '\n';
         text += *part_text;
     }
@@ -73,14 +77,14 @@ recipe::ToolCall parse_tool_call(const json::value& value, const std::string& pa
              "unsupported_parameter");
     const json::object* function_object = call.object("function");
     if (!function_object)
-        fail(call.path("function"), quoted(call.path("function")) + " is missing.",
+        fail(call.path("function"), in_quotes(call.path("function")) + " is missing.",
              "missing_required_parameter");
     const Fields function(*function_object, call.path("function."));
     recipe::ToolCall result{.id = call.string("id").value_or(""),
                             .name = function.string("name").value_or(""),
                             .arguments = function.string("arguments").value_or("{}")};
     if (result.name.empty())
-        fail(function.path("name"), quoted(function.path("name")) + " is missing.",
+        fail(function.path("name"), in_quotes(function.path("name")) + " is missing.",
              "missing_required_parameter");
     return result;
 }
@@ -100,7 +104,7 @@ recipe::Message parse_message(const json::value& value, const std::string& path)
     }
     for (const std::string_view name : {"audio", "function_call"})
         if (fields.find(name))
-            fail(fields.path(name), quoted(fields.path(name)) + " is not supported.",
+            fail(fields.path(name), in_quotes(fields.path(name)) + " is not supported.",
                  "unsupported_parameter");
 
     (void)fields.array("annotations");
@@ -110,7 +114,7 @@ recipe::Message parse_message(const json::value& value, const std::string& path)
     message.name = fields.string("name").value_or("");
     const auto check_is_answer = [&](std::string_view name) {
         if (message.role != Role::assistant)
-            fail(fields.path(name), quoted(fields.path(name)) + " belongs to messages of role assistant.",
+            fail(fields.path(name), in_quotes(fields.path(name)) + " belongs to messages of role assistant.",
                  "invalid_value");
     };
     if (const json::array* calls = fields.array("tool_calls")) {
@@ -129,13 +133,13 @@ recipe::Message parse_message(const json::value& value, const std::string& path)
         message.content = *refusal;
     message.tool_call_id = fields.string("tool_call_id").value_or("");
     if (message.role == Role::tool && message.tool_call_id.empty())
-        fail(fields.path("tool_call_id"), quoted(fields.path("tool_call_id")) + " is missing.",
+        fail(fields.path("tool_call_id"), in_quotes(fields.path("tool_call_id")) + " is missing.",
              "missing_required_parameter");
     if (message.role != Role::tool && !message.tool_call_id.empty())
         fail(fields.path("tool_call_id"),
-             quoted(fields.path("tool_call_id")) + " belongs to messages of role tool.", "invalid_value");
+             in_quotes(fields.path("tool_call_id")) + " belongs to messages of role tool.", "invalid_value");
     if (!message.content && message.tool_calls.empty())
-        fail(fields.path("content"), quoted(fields.path("content")) + " is missing.",
+        fail(fields.path("content"), in_quotes(fields.path("content")) + " is missing.",
              "missing_required_parameter");
     return message;
 }
@@ -179,8 +183,8 @@ std::optional<engine::Retention> parse_cache_control(const json::array& messages
             const std::string ttl = fields.string("ttl").value_or("5m");
             if (ttl != "5m" && ttl != "1h")
                 fail(fields.path("ttl"),
-                     quoted(fields.path("ttl")) + " must be one of 5m, 1h, but is " +
-                         quoted(ttl.substr(0, 64)) + ".",
+                     in_quotes(fields.path("ttl")) + " must be one of 5m, 1h, but is " +
+                         in_quotes(ttl.substr(0, 64)) + ".",
                      "invalid_value");
             if (longest != engine::Retention::chat)
                 longest = ttl == "1h" ? engine::Retention::chat : engine::Retention::agent;
@@ -236,7 +240,7 @@ json::object parse_template_options(const Fields& fields) {
     if (!options) return {};
     for (const std::string_view reserved : recipe::reserved_template_variables)
         if (options->contains(json::string_view(reserved.data(), reserved.size())))
-            fail("chat_template_kwargs", "'chat_template_kwargs' must not set " + quoted(reserved) + ".",
+            fail("chat_template_kwargs", "'chat_template_kwargs' must not set " + in_quotes(reserved) + ".",
                  "invalid_value");
     return *options;
 }

@@ -27,7 +27,8 @@ std::vector<TokenId> parse_tokens(const json::array& items, const std::string& p
 Prompt parse_one_prompt(const json::value& value, const std::string& path) {
     if (value.is_string()) return as_string(value, path);
     if (value.is_array()) return parse_tokens(value.get_array(), path);
-    fail(path, quoted(path) + " must be a string or an array of token ids, but is " + kind_name(value) + ".",
+    fail(path,
+         in_quotes(path) + " must be a string or an array of token ids, but is " + kind_name(value) + ".",
          "invalid_type");
 }
 
@@ -99,7 +100,7 @@ void check_absent(const Fields& fields, std::initializer_list<std::string_view> 
                   const char* belongs_to) {
     for (const std::string_view name : names)
         if (fields.find(name))
-            fail(std::string(name), quoted(name) + " is only allowed with " + quoted(belongs_to) + ".",
+            fail(std::string(name), in_quotes(name) + " is only allowed with " + in_quotes(belongs_to) + ".",
                  "invalid_value");
 }
 

@@ -18,7 +18,7 @@ std::string in_words(double value) {
 }
 
 [[noreturn]] void fail_kind(const std::string& path, const char* wanted, const json::value& value) {
-    fail(path, quoted(path) + " must be " + wanted + ", but is " + kind_name(value) + ".", "invalid_type");
+    fail(path, in_quotes(path) + " must be " + wanted + ", but is " + kind_name(value) + ".", "invalid_type");
 }
 
 template <class T>
@@ -31,13 +31,13 @@ template <class T>
         low = in_words(min);
         high = in_words(max);
     }
-    fail(path, quoted(path) + " must be between " + low + " and " + high + ", but is " + got + ".",
+    fail(path, in_quotes(path) + " must be between " + low + " and " + high + ", but is " + got + ".",
          "invalid_value");
 }
 
 }  // namespace
 
-std::string quoted(std::string_view name) { return std::string(1, '\'').append(name) += '\''; }
+std::string in_quotes(std::string_view name) { return std::string(1, '\'').append(name) += '\''; }
 
 void fail(std::string param, std::string message, std::string code) {
     throw FieldError{bad_request(std::move(param), std::move(message), std::move(code))};

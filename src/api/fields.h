@@ -20,7 +20,7 @@ struct FieldError {
 
 [[noreturn]] void fail(std::string param, std::string message, std::string code = {});
 
-std::string quoted(std::string_view name);  // in single quotes
+std::string in_quotes(std::string_view name);  // in single quotes
 
 // "a string", "an object"… as in "expected a string, but got an object".
 const char* kind_name(const boost::json::value& value);

@@ -13,10 +13,10 @@ namespace json = boost::json;
 
 std::string one_stop_string(const json::value& value, const std::string& path) {
     std::string text = as_string(value, path);
-    if (text.empty()) fail(path, quoted(path) + " must not be empty.", "invalid_value");
+    if (text.empty()) fail(path, in_quotes(path) + " must not be empty.", "invalid_value");
     if (text.size() > limits::stop_string_bytes)
         fail(path,
-             quoted(path) + " has " + std::to_string(text.size()) + " bytes; a stop string has at most " +
+             in_quotes(path) + " has " + std::to_string(text.size()) + " bytes; a stop string has at most " +
                  std::to_string(limits::stop_string_bytes) + ".",
              "invalid_value");
     return text;
@@ -25,8 +25,8 @@ std::string one_stop_string(const json::value& value, const std::string& path) {
 void check_count(size_t count, size_t limit, const std::string& path) {
     if (count > limit)
         fail(path,
-             quoted(path) + " has " + std::to_string(count) + " elements; at most " + std::to_string(limit) +
-                 " are allowed.",
+             in_quotes(path) + " has " + std::to_string(count) + " elements; at most " +
+                 std::to_string(limit) + " are allowed.",
              "invalid_value");
 }
 
@@ -49,7 +49,7 @@ std::vector<std::string> parse_stop(const Fields& fields) {
 // A share: above 0 and at most 1, which is the default.
 float parse_share(const Fields& fields, const char* name) {
     const auto share = static_cast<float>(fields.number(name, 0, 1).value_or(1));
-    if (share <= 0) fail(name, quoted(name) + " must be greater than 0 and at most 1.", "invalid_value");
+    if (share <= 0) fail(name, in_quotes(name) + " must be greater than 0 and at most 1.", "invalid_value");
     return share;
 }
 
@@ -68,7 +68,7 @@ std::vector<engine::LogitBias> parse_logit_bias(const Fields& fields) {
         if (error != std::errc() || std::to_string(token) != key || token < 0)
             fail("logit_bias",
                  "The keys of 'logit_bias' must be token ids, as in {\"50256\": -100}, but one is " +
-                     quoted(key.substr(0, 64)) + ".",
+                     in_quotes(key.substr(0, 64)) + ".",
                  "invalid_value");
         const auto most = static_cast<double>(engine::most_logit_bias);
         if (const auto bias = biases.number(key, -most, most))
@@ -86,7 +86,7 @@ std::optional<engine::Retention> parse_retention(const Fields& fields) {
     if (const auto retention = engine::parse_retention(*name)) return retention;
     fail("prompt_cache_retention",
          "'prompt_cache_retention' must be one of in_memory, 24h, none, agent, chat, but is " +
-             quoted(name->substr(0, 64)) + ".",
+             in_quotes(name->substr(0, 64)) + ".",
          "invalid_value");
 }
 

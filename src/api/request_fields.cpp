@@ -119,10 +119,10 @@ void check_fields(const Fields& fields, Endpoint endpoint) {
         if (!field->accepts(member.value())) {
             if (field->use == FieldUse::hint)
                 fail(name,
-                     quoted(name) + " must be " + std::string(field->advice) + ", but is " +
+                     in_quotes(name) + " must be " + std::string(field->advice) + ", but is " +
                          kind_name(member.value()) + ".",
                      "invalid_type");
-            std::string message = quoted(name) + " is not supported with this value.";
+            std::string message = in_quotes(name) + " is not supported with this value.";
             if (!field->advice.empty()) message.append(" ").append(field->advice);
             fail(name, std::move(message), "unsupported_parameter");
         }

@@ -29,6 +29,7 @@ void add_logits_command(CLI::App& app, ExitStatus& exit);
 void add_tokenize_command(CLI::App& app, ExitStatus& exit);  // and detokenize
 void add_cache_command(CLI::App& app, ExitStatus& exit);
 void add_verify_command(CLI::App& app, ExitStatus& exit);
+void add_recipe_command(CLI::App& app, ExitStatus& exit);
 void add_inspect_command(CLI::App& app, ExitStatus& exit);
 
 }  // namespace deepinfer::cli

@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
     deepinfer::cli::add_logits_command(app, exit);
     deepinfer::cli::add_tokenize_command(app, exit);
     deepinfer::cli::add_inspect_command(app, exit);
+    deepinfer::cli::add_recipe_command(app, exit);
     deepinfer::cli::add_cache_command(app, exit);
     deepinfer::cli::add_verify_command(app, exit);
     if (argc > 1 && argv[1][0] != '-') {

@@ -110,23 +110,20 @@ json::object message_json(const Message& message, bool knows_developer, bool obj
     return out;
 }
 
-}  // namespace
-
-const char* to_string(Role role) {
-    switch (role) {
-        case Role::system:
-            return "system";
-        case Role::developer:
-            return "developer";
-        case Role::user:
-            return "user";
-        case Role::assistant:
-            return "assistant";
-        case Role::tool:
-            return "tool";
+// Null if there are none to show: templates test for that.
+json::value tools_json(const Conversation& conversation) {
+    if (!conversation.offers_tools()) return nullptr;
+    json::array tools;
+    for (const Tool& tool : conversation.tools) {
+        json::object function{{"name", tool.name}};
+        if (tool.description) function["description"] = *tool.description;
+        function["parameters"] = tool.parameters;
+        tools.push_back(json::object{{"type", "function"}, {"function", std::move(function)}});
     }
-    return "user";
+    return tools;
 }
+
+}  // namespace
 
 ChatFormat::ChatFormat(const tokenizer::Tokenizer& tokenizer, ChatTemplate compiled)
     : tokenizer_(tokenizer),
@@ -181,7 +178,7 @@ Result<ChatFormat::Rendered> ChatFormat::render_marked(const Conversation& conve
     }
     json::object context = conversation.template_options;
     context["messages"] = std::move(messages);
-    context["tools"] = conversation.tools.empty() ? json::value(nullptr) : json::value(conversation.tools);
+    context["tools"] = tools_json(conversation);
 
     const json::value unmarked = std::move(context);
     std::vector<std::string_view> texts{template_.source()};

@@ -146,6 +146,10 @@ class BpeTokenizer : public Tokenizer {
         if (found == by_spelling_.end()) return std::nullopt;
         return found->second;
     }
+    std::string_view added_token_text(TokenId id) const override {
+        if (id < 0 || size_t(id) >= special_index_.size() || special_index_[size_t(id)] < 0) return {};
+        return parts_.added[size_t(special_index_[size_t(id)])].content;
+    }
     const std::string& chat_template() const override { return parts_.chat_template; }
 
   private:

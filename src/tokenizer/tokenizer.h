@@ -78,6 +78,8 @@ class Tokenizer {
     virtual bool strips_leading_space() const = 0;
     virtual const std::vector<SpecialToken>& special_tokens() const = 0;
     virtual std::optional<TokenId> find_special(std::string_view text) const = 0;
+    // The spelling of an added token; empty for tokens of the vocabulary proper.
+    virtual std::string_view added_token_text(TokenId id) const = 0;
     virtual const std::string& chat_template() const = 0;  // from the checkpoint; empty if it has none
 };
 

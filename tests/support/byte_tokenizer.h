@@ -58,6 +58,11 @@ class ByteTokenizer : public tokenizer::Tokenizer {
             if (token.text == text) return token.id;
         return std::nullopt;
     }
+    std::string_view added_token_text(TokenId id) const override {
+        for (const auto& token : specials_)
+            if (token.id == id) return token.text;
+        return {};
+    }
     const std::string& chat_template() const override { return template_; }
 
     bool adds_bos_ = true;

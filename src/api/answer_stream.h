@@ -1,0 +1,77 @@
+// What a model puts out, token by token or as text -> the events of a protocol, with true counts.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/answer_events.h"
+#include "recipe/output_parser.h"
+#include "tokenizer/tokenizer.h"
+
+namespace deepinfer::api {
+
+struct AnswerStreamOptions {
+    recipe::OutputOptions output;
+    recipe::OutputMarks marks;
+    bool thinks = false;
+    // Bytes at the end that are half a character: left out, with their tokens, or shown as U+FFFD.
+    bool drops_half_characters = false;
+    // The thinking is counted by encoding it again, as the official service does, since texts have no true counts.
+    bool recounts_reasoning = false;
+};
+
+class AnswerStream {
+  public:
+    // `tokenizer` may be null if only text comes; else it must outlive the object.
+    AnswerStream(std::unique_ptr<AnswerEvents> events, const tokenizer::Tokenizer* tokenizer,
+                 AnswerStreamOptions options);
+
+    // What is known of the prompt; before the first output, later it is not looked at. Without it zeros are told.
+    void ready(int64_t prompt_tokens, int64_t cached_tokens, const std::optional<std::string>& fingerprint);
+    void push_text(std::string_view text, int64_t tokens);
+    // `logprobs`: none, or one for each token. invalid_argument if there are others, or no tokenizer.
+    Status push_tokens(const std::vector<TokenId>& tokens, const std::vector<TokenLogprobs>& logprobs);
+    // Nothing follows. `cut`: by length or a content filter, if the output did not end by itself before.
+    void finish(std::optional<AnswerReason> cut = std::nullopt);
+
+    // A stop string or the end of the calls was seen: what follows is not needed.
+    bool stopped() const { return parser_.stop().has_value(); }
+    bool finished() const { return finished_; }
+    std::vector<ServerEvent> take() { return events_->take(); }
+    std::string whole() const { return events_->whole(); }
+
+  private:
+    struct Piece {
+        size_t number = 0;
+        int64_t tokens = 0;
+        std::vector<TokenLogprobs> logprobs;
+    };
+    void start();
+    void push_piece(std::string_view text, recipe::ByteSource source, int64_t tokens,
+                    std::vector<TokenLogprobs> logprobs);
+    void flush_half_character();
+    void pass(const std::vector<recipe::OutputEvent>& events);
+
+    const std::unique_ptr<AnswerEvents> events_;
+    const tokenizer::Tokenizer* tokenizer_;
+    const AnswerStreamOptions options_;
+    recipe::OutputParser parser_;
+    std::optional<tokenizer::StreamDecoder> decoder_;
+    int64_t undecoded_tokens_ = 0;  // in the decoder
+    std::vector<TokenLogprobs> undecoded_logprobs_;
+    std::deque<Piece> pieces_;  // of which nothing came out yet
+    size_t piece_ = 0;
+    bool started_ = false, finished_ = false;
+    AnswerUsage usage_;
+    std::optional<std::string> fingerprint_;
+    std::string reasoning_;  // if it is counted again
+    int64_t reasoning_tokens_ = 0;
+    std::vector<recipe::OutputEvent> parsed_;
+};
+
+}  // namespace deepinfer::api

@@ -1,0 +1,264 @@
+#include "recipe/output_parser.h"
+
+#include <algorithm>
+
+namespace deepinfer::recipe {
+
+namespace {
+
+constexpr std::string_view line_break = "\n";
+
+}  // namespace
+
+OutputParser::OutputParser(const OutputOptions& options, OutputMarks marks)
+    : options_(options), marks_(std::move(marks)) {
+    const Stage content = options_.json_only ? Stage::before_json : Stage::content;
+    switch (options_.first) {
+        case FirstStage::content:
+            enter(content);
+            break;
+        case FirstStage::reasoning:
+            enter(Stage::reasoning);
+            break;
+        case FirstStage::reasoning_continued:
+            enter(Stage::reasoning);
+            at_start_ = false;
+            break;
+        case FirstStage::content_continued:
+            enter(content);
+            at_start_ = false;
+            break;
+    }
+    if (options_.starts_in_calls) enter(Stage::calls);
+}
+
+OutputParser::StageRules OutputParser::make_rules(Stage stage) const {
+    StageRules result;
+    const auto exit = [&](std::string before, std::string control, std::string after, Stage next,
+                          bool line_breaks = false) {
+        result.exits.push_back(
+            {{std::move(before), std::move(control), std::move(after), line_breaks}, next});
+    };
+    const auto stops = [&] {
+        for (size_t i = 0; i < options_.stops.size(); ++i)
+            result.exits.push_back(
+                {{options_.stops[i], "", "", false}, Stage::finished, static_cast<int>(i)});
+    };
+    const Stage content = options_.json_only ? Stage::before_json : Stage::content;
+    switch (stage) {
+        case Stage::reasoning:
+            exit("<", marks_.dsml, "", Stage::calls, true);
+            exit("", marks_.think_end, "", content, true);
+            break;
+        case Stage::content:
+            stops();
+            if (options_.parse_calls) exit("<", marks_.dsml, "", Stage::calls, true);
+            exit("", marks_.think_end, "", Stage::content);
+            break;
+        case Stage::before_json:
+            exit("```json\n", "", "", Stage::json);
+            exit("```\n", "", "", Stage::json);
+            exit("{", "", "", Stage::json);
+            exit("[", "", "", Stage::json);
+            if (options_.parse_calls) exit("<", marks_.dsml, "", Stage::calls, true);
+            exit("", marks_.think_end, "", Stage::before_json);
+            break;
+        case Stage::json:
+            stops();
+            exit("\n```", "", "", Stage::after_json);
+            if (options_.parse_calls) exit("<", marks_.dsml, "", Stage::calls, true);
+            exit("", marks_.think_end, "", Stage::json);
+            break;
+        case Stage::after_json:
+            if (options_.parse_calls) exit("<", marks_.dsml, "", Stage::calls, true);
+            exit("", marks_.think_end, "", Stage::after_json);
+            break;
+        case Stage::calls:
+            exit("invoke name=\"", "", "", Stage::name);
+            exit("</", marks_.dsml, "tool_calls>", Stage::finished);
+            exit("</", marks_.dsml, " calls>", Stage::finished);
+            break;
+        case Stage::name:
+            exit("\"", "", "", Stage::arguments);
+            break;
+        case Stage::arguments:
+            exit("parameter name=\"", "", "", Stage::key);
+            exit("</", marks_.dsml, "", Stage::calls);
+            break;
+        case Stage::key:
+            exit("\" ", "", "", Stage::attribute);
+            exit("\">", "", "", Stage::string_value);
+            break;
+        case Stage::attribute:
+            exit("true\">", "", "", Stage::string_value);
+            exit("false\">", "", "", Stage::raw_value);
+            break;
+        case Stage::string_value:
+        case Stage::raw_value:
+            exit("</", marks_.dsml, "", Stage::arguments);
+            break;
+        case Stage::finished:
+            break;
+    }
+    std::vector<Marker> markers;
+    for (const Exit& one : result.exits) markers.push_back(one.marker);
+    result.matcher = MarkerMatcher(std::move(markers));
+    return result;
+}
+
+void OutputParser::enter(Stage stage) {
+    stage_ = stage;
+    at_start_ = true;
+    auto& rules = rules_[static_cast<size_t>(stage)];
+    if (!rules) rules = std::make_unique<StageRules>(make_rules(stage));
+    rules->matcher.reset();
+}
+
+// Text without pieces of its own is of the piece at hand.
+void OutputParser::add(OutputEvent::Kind kind, std::string_view text, size_t first_piece, size_t last_piece) {
+    if (first_piece == 0) first_piece = last_piece = piece_;
+    const bool is_text = kind != OutputEvent::Kind::call_begin && kind != OutputEvent::Kind::call_end;
+    if (is_text && !events_->empty() && events_->back().kind == kind) {
+        events_->back().text += text;
+        events_->back().last_piece = last_piece;
+    } else {
+        events_->push_back({kind, std::string(text), first_piece, last_piece});
+    }
+}
+
+// The inside of a JSON string.
+void OutputParser::add_json_string(std::string_view text, size_t first_piece, size_t last_piece) {
+    static constexpr std::string_view escaped = "\"\\\b\f\n\r\t", letters = "\"\\bfnrt";
+    static constexpr char digits[] = "0123456789abcdef";
+    std::string out;
+    for (const char c : text) {
+        if (const size_t at = escaped.find(c); at != escaped.npos) {
+            out += '\\';
+            out += letters[at];
+        } else if (static_cast<unsigned char>(c) < 0x20) {
+            out += "\\u00";
+            out += digits[c >> 4];
+            out += digits[c & 15];
+        } else {
+            out += c;
+        }
+    }
+    add(OutputEvent::Kind::call_arguments, out, first_piece, last_piece);
+}
+
+// The first `size` bytes held are text of the stage.
+void OutputParser::emit_held(size_t size) {
+    if (size == 0) return;
+    std::string_view text = std::string_view(held_).substr(0, size);
+    const size_t first = held_pieces_.front(), last = held_pieces_[size - 1];
+    switch (stage_) {
+        case Stage::reasoning:
+        case Stage::content:
+            if (at_start_) {
+                text.remove_prefix(std::min(text.find_first_not_of(line_break), text.size()));
+                if (text.empty()) break;
+                at_start_ = false;
+            }
+            add(stage_ == Stage::reasoning ? OutputEvent::Kind::reasoning : OutputEvent::Kind::content, text,
+                first, last);
+            break;
+        case Stage::before_json:
+        case Stage::after_json:
+            // One blank for each piece, so that the client sees that something happens.
+            for (size_t i = 0; i < size; ++i)
+                if (held_pieces_[i] != blank_piece_) {
+                    blank_piece_ = held_pieces_[i];
+                    add(OutputEvent::Kind::content, " ", blank_piece_, blank_piece_);
+                }
+            break;
+        case Stage::json:
+            add(OutputEvent::Kind::content, text, first, last);
+            break;
+        case Stage::name:
+            name_ += text;
+            break;
+        case Stage::key:
+        case Stage::string_value:
+            add_json_string(text, first, last);
+            break;
+        case Stage::raw_value:
+            add(OutputEvent::Kind::call_arguments, text, first, last);
+            break;
+        case Stage::calls:
+        case Stage::arguments:
+        case Stage::attribute:
+        case Stage::finished:
+            break;
+    }
+    held_.erase(0, size);
+    held_pieces_.erase(held_pieces_.begin(), held_pieces_.begin() + static_cast<ptrdiff_t>(size));
+}
+
+void OutputParser::take(const Exit& exit, std::string_view matched) {
+    const Stage before = stage_;
+    if (exit.stop >= 0) stop_ = options_.stops[static_cast<size_t>(exit.stop)];
+    if (before == Stage::content && exit.next == Stage::content) return;  // a stray end of thinking
+    if (before == exit.next && exit.next != Stage::calls) return;
+    switch (before) {
+        case Stage::before_json:
+            if (exit.next == Stage::json && matched.size() == 1) add(OutputEvent::Kind::content, matched);
+            break;
+        case Stage::name:
+            ++calls_;
+            has_parameters_ = false;
+            add(OutputEvent::Kind::call_begin, name_);
+            name_.clear();
+            break;
+        case Stage::arguments:
+            if (exit.next == Stage::key) {
+                add(OutputEvent::Kind::call_arguments, has_parameters_ ? ", \"" : "{\"");
+                has_parameters_ = true;
+            } else {
+                add(OutputEvent::Kind::call_arguments, has_parameters_ ? "}" : "{}");
+                add(OutputEvent::Kind::call_end, "");
+            }
+            break;
+        case Stage::key:
+            add(OutputEvent::Kind::call_arguments, "\": ");
+            break;
+        case Stage::string_value:
+            add(OutputEvent::Kind::call_arguments, "\"");
+            break;
+        default:
+            break;
+    }
+    if (exit.next == Stage::string_value) add(OutputEvent::Kind::call_arguments, "\"");
+    enter(exit.next);
+}
+
+void OutputParser::push(std::string_view piece, ByteSource source, std::vector<OutputEvent>& events) {
+    events_ = &events;
+    ++piece_;
+    for (const char byte : piece) {
+        if (stage_ == Stage::finished) break;
+        held_ += byte;
+        held_pieces_.push_back(piece_);
+        StageRules& at = rules();
+        const int found = at.matcher.feed(byte, source);
+        if (found < 0) {
+            const size_t open = at.matcher.open_size();
+            if (held_.size() > open) emit_held(held_.size() - open);
+            continue;
+        }
+        const size_t marker = at.matcher.found_size();
+        emit_held(held_.size() - marker);
+        const std::string matched = std::move(held_);
+        held_.clear();
+        held_pieces_.clear();
+        take(at.exits[static_cast<size_t>(found)], matched);
+    }
+}
+
+void OutputParser::finish(std::vector<OutputEvent>& events) {
+    events_ = &events;
+    emit_held(held_.size());
+    if (stage_ == Stage::string_value) add(OutputEvent::Kind::call_arguments, "\"");
+    enter(Stage::finished);
+}
+
+}  // namespace deepinfer::recipe
