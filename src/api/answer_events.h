@@ -87,7 +87,4 @@ std::unique_ptr<AnswerEvents> responses_events(AnswerSetting setting, const boos
 std::string tool_call_id(size_t index, bool unthought, const std::string& random);
 bool is_tool_call_id(const std::string& id);
 
-// [{"token", "logprob", "bytes", "top_logprobs"}, …]
-std::string logprobs_json(const std::vector<TokenLogprobs>& tokens);
-
 }  // namespace deepinfer::api

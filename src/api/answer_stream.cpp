@@ -73,8 +73,9 @@ Status AnswerStream::push_tokens(const std::vector<TokenId>& tokens,
 
 // A control token follows, or nothing: the bytes that wait will not become a character.
 void AnswerStream::flush_half_character() {
-    if (!decoder_ || undecoded_tokens_ == 0) return;
+    if (!decoder_) return;
     const std::string rest = decoder_->finish();
+    if (rest.empty()) return;
     decoder_.emplace(*tokenizer_, false, tokenizer::StreamStart::continues_text);
     usage_.completion_tokens += undecoded_tokens_;
     push_piece(rest, ByteSource::plain_token, std::exchange(undecoded_tokens_, 0),
@@ -109,7 +110,7 @@ void AnswerStream::pass(const std::vector<OutputEvent>& events) {
     }
 }
 
-void AnswerStream::finish(std::optional<AnswerReason> cut) {
+void AnswerStream::finish(std::optional<AnswerReason> given) {
     if (finished_) return;
     start();
     if (!options_.drops_half_characters) flush_half_character();
@@ -123,7 +124,7 @@ void AnswerStream::finish(std::optional<AnswerReason> cut) {
                 static_cast<int64_t>(tokenizer_->encode(reasoning_, tokenizer::Special::parse).size());
     }
     const AnswerReason reason = parser_.stop()        ? AnswerReason::stop_sequence
-                                : cut                 ? *cut
+                                : given               ? *given
                                 : parser_.has_calls() ? AnswerReason::tool_calls
                                                       : AnswerReason::stop;
     events_->end(reason, parser_.stop(), usage_);

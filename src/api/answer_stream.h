@@ -36,8 +36,9 @@ class AnswerStream {
     void push_text(std::string_view text, int64_t tokens);
     // `logprobs`: none, or one for each token. invalid_argument if there are others, or no tokenizer.
     Status push_tokens(const std::vector<TokenId>& tokens, const std::vector<TokenLogprobs>& logprobs);
-    // Nothing follows. `cut`: by length or a content filter, if the output did not end by itself before.
-    void finish(std::optional<AnswerReason> cut = std::nullopt);
+    // Nothing follows. `reason`: of the end, if it is not that the model had finished (then calls make it tool_calls); a stop
+    // string goes before it.
+    void finish(std::optional<AnswerReason> reason = std::nullopt);
 
     // A stop string or the end of the calls was seen: what follows is not needed.
     bool stopped() const { return parser_.stop().has_value(); }

@@ -13,19 +13,16 @@ namespace {
 
 namespace json = boost::json;
 
-// The token as text; bytes that are no characters of their own are written \xNN.
+// The token as text; one that is no whole characters has all its bytes written \xNN.
 std::string printable(const std::string& bytes) {
+    std::string_view rest = bytes;
+    while (const size_t size = rest.empty() ? 0 : valid_utf8_sequence(rest)) rest.remove_prefix(size);
+    if (rest.empty()) return bytes;
     std::string out;
-    for (std::string_view rest = bytes; !rest.empty();) {
-        if (const size_t size = valid_utf8_sequence(rest)) {
-            out += rest.substr(0, size);
-            rest.remove_prefix(size);
-        } else {
-            char escaped[8];
-            std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(rest[0]));
-            out += escaped;
-            rest.remove_prefix(1);
-        }
+    for (const char byte : bytes) {
+        char escaped[8];
+        std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(byte));
+        out += escaped;
     }
     return out;
 }
@@ -49,7 +46,7 @@ json::object chat_token(const TokenText& token) {
             {"bytes", std::move(bytes)}};
 }
 
-json::value chat_logprobs(const std::vector<TokenLogprobs>& tokens) {
+json::array token_list(const std::vector<TokenLogprobs>& tokens) {
     json::array content;
     for (const TokenLogprobs& token : tokens) {
         json::object entry = chat_token(token.token);
@@ -58,7 +55,11 @@ json::value chat_logprobs(const std::vector<TokenLogprobs>& tokens) {
         entry["top_logprobs"] = std::move(top);
         content.push_back(std::move(entry));
     }
-    return json::object{{"content", std::move(content)}, {"refusal", nullptr}};
+    return content;
+}
+
+json::value chat_logprobs(const std::vector<TokenLogprobs>& tokens) {
+    return json::object{{"content", token_list(tokens)}, {"refusal", nullptr}};
 }
 
 json::value completion_logprobs(const std::vector<TokenLogprobs>& tokens) {
@@ -99,7 +100,7 @@ json::array prompt_logprobs(const PromptLogprobs& prompt) {
     return places;
 }
 
-json::value logprobs_json(Dialect dialect, const ChoiceDelta& delta) {
+json::value choice_logprobs(Dialect dialect, const ChoiceDelta& delta) {
     if (!delta.logprobs) return nullptr;
     return dialect == Dialect::chat ? chat_logprobs(*delta.logprobs) : completion_logprobs(*delta.logprobs);
 }
@@ -146,6 +147,10 @@ std::string chunk_text(const ResponseHeader& header, json::array choices, json::
 
 }  // namespace
 
+std::string logprobs_json(const std::vector<TokenLogprobs>& tokens) {
+    return json::serialize(token_list(tokens));
+}
+
 std::string response_body(const ResponseHeader& header, const std::vector<ChoiceDelta>& choices,
                           const Usage& usage, const std::vector<PromptLogprobs>& prompts) {
     json::object body = envelope(header, false);
@@ -157,7 +162,7 @@ std::string response_body(const ResponseHeader& header, const std::vector<Choice
                 json::object{{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
         else
             entry["text"] = choice.text;
-        entry["logprobs"] = logprobs_json(header.dialect, choice);
+        entry["logprobs"] = choice_logprobs(header.dialect, choice);
         entry["finish_reason"] = finish_json(choice);
         if (!prompts.empty() && header.dialect == Dialect::completions)
             entry["prompt_logprobs"] =
@@ -186,7 +191,7 @@ std::string delta_chunk(const ResponseHeader& header, const ChoiceDelta& delta, 
             delta.text.empty() && !delta.logprobs ? json::object{} : json::object{{"content", delta.text}};
     else
         choice["text"] = delta.text;
-    choice["logprobs"] = logprobs_json(header.dialect, delta);
+    choice["logprobs"] = choice_logprobs(header.dialect, delta);
     choice["finish_reason"] = finish_json(delta);
     return chunk_text(header, {std::move(choice)}, nullptr, with_usage);
 }

@@ -51,6 +51,9 @@ struct RankedToken {
 };
 using PromptLogprobs = std::vector<std::vector<RankedToken>>;  // empty at the first place
 
+// [{"token", "logprob", "bytes", "top_logprobs"}, …]
+std::string logprobs_json(const std::vector<TokenLogprobs>& tokens);
+
 // New text of one choice. The finish reason is empty until its last one.
 struct ChoiceDelta {
     int32_t index = 0;

@@ -100,7 +100,6 @@ class ResponsesEvents final : public AnswerEvents {
                 add_arguments(event.text);
                 break;
             case OutputEvent::Kind::call_end:
-                items_.back().is_complete = true;
                 break;
         }
     }
@@ -108,7 +107,7 @@ class ResponsesEvents final : public AnswerEvents {
     void end(AnswerReason reason, const std::optional<std::string>&, const AnswerUsage& usage) override {
         usage_ = usage;
         const bool cut = reason == AnswerReason::length || reason == AnswerReason::content_filter;
-        close(cut && !(open_ && items_.back().is_complete) ? "incomplete" : "completed");
+        close(cut ? "incomplete" : "completed");
         if (cut) incomplete_ = reason == AnswerReason::length ? "max_output_tokens" : "content_filter";
         ended_ = true;
         begin(cut ? "response.incomplete" : "response.completed");
@@ -128,7 +127,6 @@ class ResponsesEvents final : public AnswerEvents {
         std::vector<TokenLogprobs> logprobs;
         const char* status = "in_progress";
         const char* phase = "final_answer";
-        bool is_complete = false;  // of a call: its arguments are
     };
 
     void begin(const char* name) {

@@ -1,12 +1,12 @@
 #include "cli/recipe_vectors.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <iterator>
 
 #include "api/official_codec.h"
-#include "base/quote.h"
+#include "cli/json_difference.h"
+#include "cli/recipe_stream.h"
 #include "recipe/text_stream.h"
 
 namespace deepinfer::cli {
@@ -49,47 +49,6 @@ api::OfficialService service_of(const json::object& vector) {
 std::string body_of(const json::object& vector) {
     const json::value& request = vector.at("request");
     return request.is_string() ? text_of(request) : json::serialize(request);
-}
-
-// The first place at which two texts differ, in words; empty if none.
-std::string difference(std::string_view what, std::string_view ours, std::string_view expected) {
-    if (ours == expected) return {};
-    size_t at = 0;
-    while (at < ours.size() && at < expected.size() && ours[at] == expected[at]) ++at;
-    const auto around = [at](std::string_view text) {
-        const size_t begin = at > 20 ? at - 20 : 0;
-        return to_valid_utf8(std::string(text.substr(begin, 80)));
-    };
-    return std::string(what) + " differs at byte " + std::to_string(at) + ": ours ..." + around(ours) +
-           "... expected ..." + around(expected) + "...";
-}
-
-// Doubles of the recording are rounded to those of 32 bits.
-bool same(const json::value& a, const json::value& b) {
-    if (a.is_number() && b.is_number()) {
-        const double x = a.to_number<double>(), y = b.to_number<double>();
-        return x == y || std::abs(x - y) <= 1e-6 * std::max(std::abs(x), std::abs(y));
-    }
-    if (a.kind() != b.kind()) return false;
-    if (const json::array* items = a.if_array()) {
-        const json::array& others = b.get_array();
-        return items->size() == others.size() &&
-               std::equal(items->begin(), items->end(), others.begin(), same);
-    }
-    if (const json::object* members = a.if_object()) {
-        const json::object& others = b.get_object();
-        return members->size() == others.size() && std::ranges::all_of(*members, [&](const auto& member) {
-                   const json::value* other = others.if_contains(member.key());
-                   return other && same(member.value(), *other);
-               });
-    }
-    return a == b;
-}
-
-std::string difference(std::string_view what, const json::value& ours, const json::value& expected) {
-    if (same(ours, expected)) return {};
-    return std::string(what) + ": ours " + json::serialize(ours).substr(0, 300) + ", expected " +
-           json::serialize(expected).substr(0, 300);
 }
 
 json::value or_null(const auto& value) { return value ? json::value(*value) : json::value(nullptr); }
@@ -194,6 +153,14 @@ Status RecipeVectors::check_file(const fs::path& file) {
             record("prompt", name, check_prompt(*vector));
         } else if (has("expected") && has("request")) {
             record("errors", name, check_error(*vector));
+        } else if (has("expected_events")) {
+            const auto read =
+                api::read_official_request(service_of(*vector), protocol_of(*vector), body_of(*vector));
+            const tokenizer::Tokenizer* tokenizer = tokenizer_of(vector->at("version").as_string());
+            std::string found = read ? "" : "refused: " + read.error().message;
+            if (!tokenizer) found = "needs the V4.1 tokenizer: give --added-tokens";
+            if (found.empty()) found = check_stream(*vector, protocol_of(*vector), *read, tokenizer);
+            record("stream", name, found);
         } else if (has("cases") && vector->at("cases").is_array() &&
                    !vector->at("cases").get_array().empty()) {
             const json::value& first = vector->at("cases").get_array()[0];

@@ -82,12 +82,18 @@ OutputParser::StageRules OutputParser::make_rules(Stage stage) const {
             exit("\"", "", "", Stage::arguments);
             break;
         case Stage::arguments:
-            exit("parameter name=\"", "", "", Stage::key);
+            exit("parameter name=", "", "", Stage::before_key);
             exit("</", marks_.dsml, "", Stage::calls);
             break;
+        case Stage::before_key:
+            exit("\"", "", "", Stage::key);
+            break;
         case Stage::key:
-            exit("\" ", "", "", Stage::attribute);
-            exit("\">", "", "", Stage::string_value);
+            exit("\"", "", "", Stage::after_key);
+            break;
+        case Stage::after_key:
+            exit(" ", "", "", Stage::attribute);
+            exit(">", "", "", Stage::string_value);  // the model forgot to say
             break;
         case Stage::attribute:
             exit("true\">", "", "", Stage::string_value);
@@ -186,6 +192,8 @@ void OutputParser::emit_held(size_t size) {
             break;
         case Stage::calls:
         case Stage::arguments:
+        case Stage::before_key:
+        case Stage::after_key:
         case Stage::attribute:
         case Stage::finished:
             break;
@@ -210,16 +218,22 @@ void OutputParser::take(const Exit& exit, std::string_view matched) {
             name_.clear();
             break;
         case Stage::arguments:
-            if (exit.next == Stage::key) {
-                add(OutputEvent::Kind::call_arguments, has_parameters_ ? ", \"" : "{\"");
+            if (exit.next == Stage::before_key) {
+                add(OutputEvent::Kind::call_arguments, has_parameters_ ? ", " : "{");
                 has_parameters_ = true;
             } else {
                 add(OutputEvent::Kind::call_arguments, has_parameters_ ? "}" : "{}");
                 add(OutputEvent::Kind::call_end, "");
             }
             break;
+        case Stage::before_key:
+            add(OutputEvent::Kind::call_arguments, "\"");
+            break;
         case Stage::key:
-            add(OutputEvent::Kind::call_arguments, "\": ");
+            add(OutputEvent::Kind::call_arguments, "\"");
+            break;
+        case Stage::after_key:
+            add(OutputEvent::Kind::call_arguments, ": ");
             break;
         case Stage::string_value:
             add(OutputEvent::Kind::call_arguments, "\"");

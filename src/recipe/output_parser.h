@@ -62,7 +62,9 @@ class OutputParser {
         calls,      // between calls
         name,       // of a tool
         arguments,  // between parameters
+        before_key,
         key,        // of a parameter, in quotes
+        after_key,
         attribute,  // whether its value is a string
         string_value,
         raw_value,
