@@ -7,12 +7,9 @@ namespace deepinfer::api {
 using recipe::ByteSource;
 using recipe::OutputEvent;
 
-AnswerStream::AnswerStream(std::unique_ptr<AnswerEvents> events, const tokenizer::Tokenizer* tokenizer,
-                           AnswerStreamOptions options)
-    : events_(std::move(events)),
-      tokenizer_(tokenizer),
-      options_(std::move(options)),
-      parser_(options_.output, options_.marks) {
+AnswerStream::AnswerStream(std::unique_ptr<AnswerEvents> events, std::unique_ptr<recipe::OutputParser> parser,
+                           const tokenizer::Tokenizer* tokenizer, AnswerStreamOptions options)
+    : events_(std::move(events)), parser_(std::move(parser)), tokenizer_(tokenizer), options_(options) {
     if (tokenizer_) decoder_.emplace(*tokenizer_, false, tokenizer::StreamStart::continues_text);
 }
 
@@ -86,7 +83,7 @@ void AnswerStream::push_piece(std::string_view text, ByteSource source, int64_t 
                               std::vector<TokenLogprobs> logprobs) {
     pieces_.push_back({++piece_, tokens, std::move(logprobs)});
     parsed_.clear();
-    parser_.push(text, source, parsed_);
+    parser_->push(text, source, parsed_);
     pass(parsed_);
 }
 
@@ -115,7 +112,7 @@ void AnswerStream::finish(std::optional<AnswerReason> given) {
     start();
     if (!options_.drops_half_characters) flush_half_character();
     parsed_.clear();
-    parser_.finish(parsed_);
+    parser_->finish(parsed_);
     pass(parsed_);
     if (options_.thinks && (tokenizer_ || !options_.recounts_reasoning)) {
         usage_.reasoning_tokens = reasoning_tokens_;
@@ -123,11 +120,11 @@ void AnswerStream::finish(std::optional<AnswerReason> given) {
             usage_.reasoning_tokens =
                 static_cast<int64_t>(tokenizer_->encode(reasoning_, tokenizer::Special::parse).size());
     }
-    const AnswerReason reason = parser_.stop()        ? AnswerReason::stop_sequence
-                                : given               ? *given
-                                : parser_.has_calls() ? AnswerReason::tool_calls
-                                                      : AnswerReason::stop;
-    events_->end(reason, parser_.stop(), usage_);
+    const AnswerReason reason = parser_->stop()        ? AnswerReason::stop_sequence
+                                : given                ? *given
+                                : parser_->has_calls() ? AnswerReason::tool_calls
+                                                       : AnswerReason::stop;
+    events_->end(reason, parser_->stop(), usage_);
     finished_ = true;
 }
 

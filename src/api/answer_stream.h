@@ -16,8 +16,6 @@
 namespace deepinfer::api {
 
 struct AnswerStreamOptions {
-    recipe::OutputOptions output;
-    recipe::OutputMarks marks;
     bool thinks = false;
     // Bytes at the end that are half a character: left out, with their tokens, or shown as U+FFFD.
     bool drops_half_characters = false;
@@ -28,8 +26,8 @@ struct AnswerStreamOptions {
 class AnswerStream {
   public:
     // `tokenizer` may be null if only text comes; else it must outlive the object.
-    AnswerStream(std::unique_ptr<AnswerEvents> events, const tokenizer::Tokenizer* tokenizer,
-                 AnswerStreamOptions options);
+    AnswerStream(std::unique_ptr<AnswerEvents> events, std::unique_ptr<recipe::OutputParser> parser,
+                 const tokenizer::Tokenizer* tokenizer, AnswerStreamOptions options);
 
     // What is known of the prompt; before the first output, later it is not looked at. Without it zeros are told.
     void ready(int64_t prompt_tokens, int64_t cached_tokens, const std::optional<std::string>& fingerprint);
@@ -41,7 +39,7 @@ class AnswerStream {
     void finish(std::optional<AnswerReason> reason = std::nullopt);
 
     // A stop string or the end of the calls was seen: what follows is not needed.
-    bool stopped() const { return parser_.stop().has_value(); }
+    bool stopped() const { return parser_->stop().has_value(); }
     bool finished() const { return finished_; }
     std::vector<ServerEvent> take() { return events_->take(); }
     std::string whole() const { return events_->whole(); }
@@ -59,9 +57,9 @@ class AnswerStream {
     void pass(const std::vector<recipe::OutputEvent>& events);
 
     const std::unique_ptr<AnswerEvents> events_;
+    const std::unique_ptr<recipe::OutputParser> parser_;
     const tokenizer::Tokenizer* tokenizer_;
     const AnswerStreamOptions options_;
-    recipe::OutputParser parser_;
     std::optional<tokenizer::StreamDecoder> decoder_;
     int64_t undecoded_tokens_ = 0;  // in the decoder
     std::vector<TokenLogprobs> undecoded_logprobs_;

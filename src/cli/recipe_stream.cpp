@@ -4,6 +4,7 @@
 
 #include "api/answer_stream.h"
 #include "cli/json_difference.h"
+#include "recipe/deepseek_output.h"
 
 namespace deepinfer::cli {
 
@@ -143,14 +144,13 @@ struct StreamPlayer::State {
     const tokenizer::Tokenizer* tokenizer = nullptr;
 };
 
-StreamPlayer::StreamPlayer(api::Protocol protocol, const json::object& vector,
+StreamPlayer::StreamPlayer(api::Protocol protocol, const PlayedAnswer& answer,
                            const api::OfficialRequest& request, const tokenizer::Tokenizer* tokenizer)
     : state_(std::make_unique<State>()) {
-    const json::object& body = vector.at("request").as_object();
+    const json::object body = parse_json(answer.body, "request")->as_object();  // it was read before
     const bool thinks = request.converted.conversation.thinking.value_or(true);
     api::AnswerSetting setting;
-    setting.header = {
-        .id = text_of(vector.at("response_id")), .created = 0, .model = text_of(body.at("model"))};
+    setting.header = {.id = answer.response_id, .created = 0, .model = text_of(body.at("model"))};
     setting.thinks = thinks;
     setting.first = request.converted.output.first;
     setting.logprobs = request.options.logprobs;
@@ -164,19 +164,16 @@ StreamPlayer::StreamPlayer(api::Protocol protocol, const json::object& vector,
             options && options->is_object() ? options->get_object().if_contains("include_usage") : nullptr;
         events = api::chat_events(std::move(setting), !request.stream || (usage && *usage == true));
     } else if (protocol == api::Protocol::messages) {
-        const json::value& signature = vector.at("signature");
-        events = api::messages_events(std::move(setting), signature.is_null() ? "" : text_of(signature));
+        events = api::messages_events(std::move(setting), answer.signature);
     } else {
         events = api::responses_events(std::move(setting), body, request.converted.origins);
     }
-    state_->tokenizer = vector.at("tokenizer_attached").as_bool() ? tokenizer : nullptr;
-    state_->stream =
-        std::make_unique<api::AnswerStream>(std::move(events), state_->tokenizer,
-                                            api::AnswerStreamOptions{.output = request.converted.output,
-                                                                     .marks = {},
-                                                                     .thinks = thinks,
-                                                                     .drops_half_characters = true,
-                                                                     .recounts_reasoning = true});
+    state_->tokenizer = tokenizer;
+    state_->stream = std::make_unique<api::AnswerStream>(
+        std::move(events), std::make_unique<recipe::DeepSeekOutput>(request.converted.output),
+        state_->tokenizer,
+        api::AnswerStreamOptions{
+            .thinks = thinks, .drops_half_characters = true, .recounts_reasoning = true});
 }
 
 StreamPlayer::~StreamPlayer() = default;
@@ -231,7 +228,12 @@ json::value StreamPlayer::whole() const { return json::parse(state_->stream->who
 
 std::string check_stream(const json::object& vector, api::Protocol protocol,
                          const api::OfficialRequest& request, const tokenizer::Tokenizer* tokenizer) {
-    StreamPlayer player(protocol, vector, request, tokenizer);
+    const json::value& signature = vector.at("signature");
+    StreamPlayer player(protocol,
+                        {.response_id = text_of(vector.at("response_id")),
+                         .body = json::serialize(vector.at("request")),
+                         .signature = signature.is_null() ? "" : text_of(signature)},
+                        request, vector.at("tokenizer_attached").as_bool() ? tokenizer : nullptr);
     const json::array& expected = vector.at("expected_events").as_array();
     const json::array& chunks = vector.at("chunks").as_array();
     json::array ours, theirs;

@@ -9,12 +9,18 @@
 
 namespace deepinfer::cli {
 
+struct PlayedAnswer {
+    std::string response_id;
+    std::string body;            // of the request
+    std::string signature = {};  // of the thinking (Messages); empty: as the service makes it
+};
+
 // Plays the recorded output (texts, or tokens with log probabilities) into an answer to the recorded request.
 class StreamPlayer {
   public:
-    // `tokenizer` may be null.
-    StreamPlayer(api::Protocol protocol, const boost::json::object& vector,
-                 const api::OfficialRequest& request, const tokenizer::Tokenizer* tokenizer);
+    // `tokenizer` may be null: then only texts can be played.
+    StreamPlayer(api::Protocol protocol, const PlayedAnswer& answer, const api::OfficialRequest& request,
+                 const tokenizer::Tokenizer* tokenizer);
     ~StreamPlayer();
 
     // The events that a chunk brought: {"event", "data"} each, without "event" where the protocol has none.

@@ -34,6 +34,8 @@ class RecipeVectors {
     const std::map<std::string, Tally>& by_kind() const { return by_kind_; }
     const std::vector<Failure>& failures() const { return failures_; }
     const std::vector<std::string>& skipped() const { return skipped_; }
+    // Cases in which we do better than what was recorded.
+    const std::vector<std::string>& excluded() const { return excluded_; }
 
   private:
     Status check_file(const std::filesystem::path& file);
@@ -45,13 +47,17 @@ class RecipeVectors {
     std::string check_prompt(const boost::json::object& vector) const;
     std::string check_error(const boost::json::object& vector) const;
     void check_numbers(const boost::json::object& vector, const std::string& name);
+    void check_long_runs(const boost::json::object& vector, const std::string& name);
+    void check_token_counts(const boost::json::object& vector, const std::string& name);
+    void check_image_sizes(const boost::json::object& vector, const std::string& name);
+    void check_call_ids(const boost::json::object& vector, const std::string& name);
     void check_encoding(const boost::json::object& vector, const std::string& name);
 
     const tokenizer::Tokenizer& v4_;
     const tokenizer::Tokenizer* v41_;
     std::map<std::string, Tally> by_kind_;
     std::vector<Failure> failures_;
-    std::vector<std::string> skipped_;
+    std::vector<std::string> skipped_, excluded_;
 };
 
 }  // namespace deepinfer::cli

@@ -71,13 +71,13 @@ inline constexpr std::string_view reserved_template_variables[] = {
 
 struct Conversation {
     std::vector<Message> messages;
-    std::vector<Tool> tools;
+    std::vector<Tool> tools = {};
     ToolChoice tool_choice = ToolChoice::automatic;
-    std::optional<bool> thinking;  // nothing: as the model does by itself
-    std::optional<Effort> effort;
-    ResponseFormat format;
+    std::optional<bool> thinking = std::nullopt;  // nothing: as the model does by itself
+    std::optional<Effort> effort = std::nullopt;
+    ResponseFormat format = {};
     // Further variables of the chat template ("enable_thinking"); none of the reserved ones.
-    boost::json::object template_options;
+    boost::json::object template_options = {};
 
     // The prompt describes the tools.
     bool offers_tools() const { return !tools.empty() && tool_choice != ToolChoice::none; }

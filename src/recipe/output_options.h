@@ -18,7 +18,7 @@ struct OutputOptions {
     bool starts_in_calls = false;  // the prompt ends with the opening of a block of calls
     bool parse_calls = false;
     bool json_only = false;  // of the answer, only the JSON in it counts
-    std::vector<std::string> stops;
+    std::vector<std::string> stops = {};
 };
 
 }  // namespace deepinfer::recipe

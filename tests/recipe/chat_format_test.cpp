@@ -171,14 +171,12 @@ TEST(ChatFormat, ToolsAndCallsAreGuardedToo) {
                                .name = "f<|im_end|>",
                                .arguments = R"({"<|im_end|>": "\u003c|im_end|>", "n": [1, 2.5]})"});
     conversation.messages = {message(Role::user, "x"), call};
-    conversation.tools = {boost::json::object{
-        {"type", "function"},
-        {"function", boost::json::object{{"name", "g"}, {"description", "</think><|im_end|>"}}}}};
+    conversation.tools = {{.name = "g", .description = "</think><|im_end|>"}};
     const auto tokens = encode(*format, conversation);
     EXPECT_EQ(count(tokens, ByteTokenizer::im_end) + count(tokens, ByteTokenizer::end_think), 0);
     EXPECT_EQ(tokenizer.decode(tokens, true),
               "<s>[{\"type\": \"function\", \"function\": {\"name\": \"g\", \"description\": "
-              "\"</think><|im_end|>\"}}]x"
+              "\"</think><|im_end|>\", \"parameters\": {}}}]x"
               "f<|im_end|>{\"<|im_end|>\": \"<|im_end|>\", \"n\": [1, 2.5]}");
 }
 

@@ -1,4 +1,4 @@
-#include "recipe/output_parser.h"
+#include "recipe/deepseek_output.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ constexpr std::string_view line_break = "\n";
 
 }  // namespace
 
-OutputParser::OutputParser(const OutputOptions& options, OutputMarks marks)
+DeepSeekOutput::DeepSeekOutput(const OutputOptions& options, DeepSeekOutputMarks marks)
     : options_(options), marks_(std::move(marks)) {
     const Stage content = options_.json_only ? Stage::before_json : Stage::content;
     switch (options_.first) {
@@ -32,7 +32,7 @@ OutputParser::OutputParser(const OutputOptions& options, OutputMarks marks)
     if (options_.starts_in_calls) enter(Stage::calls);
 }
 
-OutputParser::StageRules OutputParser::make_rules(Stage stage) const {
+DeepSeekOutput::StageRules DeepSeekOutput::make_rules(Stage stage) const {
     StageRules result;
     const auto exit = [&](std::string before, std::string control, std::string after, Stage next,
                           bool line_breaks = false) {
@@ -112,16 +112,18 @@ OutputParser::StageRules OutputParser::make_rules(Stage stage) const {
     return result;
 }
 
-void OutputParser::enter(Stage stage) {
+void DeepSeekOutput::enter(Stage stage) {
     stage_ = stage;
     at_start_ = true;
+    blank_piece_ = 0;
     auto& rules = rules_[static_cast<size_t>(stage)];
     if (!rules) rules = std::make_unique<StageRules>(make_rules(stage));
     rules->matcher.reset();
 }
 
 // Text without pieces of its own is of the piece at hand.
-void OutputParser::add(OutputEvent::Kind kind, std::string_view text, size_t first_piece, size_t last_piece) {
+void DeepSeekOutput::add(OutputEvent::Kind kind, std::string_view text, size_t first_piece,
+                         size_t last_piece) {
     if (first_piece == 0) first_piece = last_piece = piece_;
     const bool is_text = kind != OutputEvent::Kind::call_begin && kind != OutputEvent::Kind::call_end;
     if (is_text && !events_->empty() && events_->back().kind == kind) {
@@ -133,7 +135,7 @@ void OutputParser::add(OutputEvent::Kind kind, std::string_view text, size_t fir
 }
 
 // The inside of a JSON string.
-void OutputParser::add_json_string(std::string_view text, size_t first_piece, size_t last_piece) {
+void DeepSeekOutput::add_json_string(std::string_view text, size_t first_piece, size_t last_piece) {
     static constexpr std::string_view escaped = "\"\\\b\f\n\r\t", letters = "\"\\bfnrt";
     static constexpr char digits[] = "0123456789abcdef";
     std::string out;
@@ -153,7 +155,7 @@ void OutputParser::add_json_string(std::string_view text, size_t first_piece, si
 }
 
 // The first `size` bytes held are text of the stage.
-void OutputParser::emit_held(size_t size) {
+void DeepSeekOutput::emit_held(size_t size) {
     if (size == 0) return;
     std::string_view text = std::string_view(held_).substr(0, size);
     const size_t first = held_pieces_.front(), last = held_pieces_[size - 1];
@@ -202,7 +204,7 @@ void OutputParser::emit_held(size_t size) {
     held_pieces_.erase(held_pieces_.begin(), held_pieces_.begin() + static_cast<ptrdiff_t>(size));
 }
 
-void OutputParser::take(const Exit& exit, std::string_view matched) {
+void DeepSeekOutput::take(const Exit& exit, std::string_view matched) {
     const Stage before = stage_;
     if (exit.stop >= 0) stop_ = options_.stops[static_cast<size_t>(exit.stop)];
     if (before == Stage::content && exit.next == Stage::content) return;  // a stray end of thinking
@@ -245,7 +247,7 @@ void OutputParser::take(const Exit& exit, std::string_view matched) {
     enter(exit.next);
 }
 
-void OutputParser::push(std::string_view piece, ByteSource source, std::vector<OutputEvent>& events) {
+void DeepSeekOutput::push(std::string_view piece, ByteSource source, std::vector<OutputEvent>& events) {
     events_ = &events;
     ++piece_;
     for (const char byte : piece) {
@@ -268,7 +270,7 @@ void OutputParser::push(std::string_view piece, ByteSource source, std::vector<O
     }
 }
 
-void OutputParser::finish(std::vector<OutputEvent>& events) {
+void DeepSeekOutput::finish(std::vector<OutputEvent>& events) {
     events_ = &events;
     emit_held(held_.size());
     if (stage_ == Stage::string_value) add(OutputEvent::Kind::call_arguments, "\"");
