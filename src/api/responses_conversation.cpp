@@ -7,6 +7,7 @@
 #include "api/conversation_request.h"
 #include "api/limits.h"
 #include "api/responses_tools.h"
+#include "base/sort_stably.h"
 
 namespace deepinfer::api {
 namespace {
@@ -286,7 +287,7 @@ class Converter {
     }
 
     void end_calls() {
-        std::ranges::stable_sort(calls_, [](const auto& a, const auto& b) { return a.id < b.id; });
+        sort_stably(calls_.begin(), calls_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
         Message* answer = thought_ ? nullptr : last_answer();
         if (!answer) {
             answer = &messages().emplace_back();

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "base/sort_stably.h"
+
 namespace deepinfer::recipe {
 namespace {
 
@@ -216,8 +218,8 @@ class Writer {
                     const auto found = order.find(m->tool_call_id);
                     return found == order.end() ? size_t{1} : found->second;  // unknown: as the first
                 };
-                std::stable_sort(results.begin(), results.end(),
-                                 [&](const Message* a, const Message* b) { return place(a) < place(b); });
+                sort_stably(results.begin(), results.end(),
+                            [&](const Message* a, const Message* b) { return place(a) < place(b); });
                 for (size_t k = 0; k < slots.size(); ++k) messages[slots[k]] = results[k];
             }
             i = end;
@@ -366,8 +368,8 @@ class Writer {
         std::vector<const ToolCall*> calls;
         for (const ToolCall& call : given) calls.push_back(&call);
         if (!v41_)
-            std::ranges::stable_sort(calls,
-                                     [](const ToolCall* a, const ToolCall* b) { return a->id < b->id; });
+            sort_stably(calls.begin(), calls.end(),
+                        [](const ToolCall* a, const ToolCall* b) { return a->id < b->id; });
         open_calls();
         for (const ToolCall* call : calls) {
             add_call(*call);
