@@ -114,12 +114,11 @@ class Writer {
             const size_t calls = turns[i]->role == Role::assistant ? turns[i]->tool_calls.size() : 0;
             if (calls == 0 || turns.size() - i - 1 < calls) continue;
             const auto first = turns.begin() + static_cast<ptrdiff_t>(i) + 1;
-            std::stable_sort(
-                first, first + static_cast<ptrdiff_t>(calls), [](const Message* a, const Message* b) {
-                    const bool a_result = a->role == Role::tool, b_result = b->role == Role::tool;
-                    if (a_result != b_result) return a_result;
-                    return a_result && a->tool_call_id < b->tool_call_id;
-                });
+            sort_stably(first, first + static_cast<ptrdiff_t>(calls), [](const Message* a, const Message* b) {
+                const bool a_result = a->role == Role::tool, b_result = b->role == Role::tool;
+                if (a_result != b_result) return a_result;
+                return a_result && a->tool_call_id < b->tool_call_id;
+            });
         }
         return turns;
     }
