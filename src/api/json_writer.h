@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "recipe/json_text.h"
+
 namespace deepinfer::api {
 
 class JsonWriter {
@@ -78,12 +80,9 @@ class JsonWriter {
     bool first_ = true;
 };
 
-// Appends `text` as the inside of a JSON string.
-void append_escaped(std::string& out, std::string_view text);
-
 inline void JsonWriter::quote(std::string_view text) {
     text_ += '"';
-    append_escaped(text_, text);
+    recipe::append_json_escaped(text_, text);
     text_ += '"';
 }
 

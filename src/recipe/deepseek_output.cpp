@@ -1,6 +1,9 @@
 #include "recipe/deepseek_output.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "recipe/json_text.h"
 
 namespace deepinfer::recipe {
 
@@ -136,29 +139,18 @@ void DeepSeekOutput::add(OutputEvent::Kind kind, std::string_view text, size_t f
 
 // The inside of a JSON string.
 void DeepSeekOutput::add_json_string(std::string_view text, size_t first_piece, size_t last_piece) {
-    static constexpr std::string_view escaped = "\"\\\b\f\n\r\t", letters = "\"\\bfnrt";
-    static constexpr char digits[] = "0123456789abcdef";
     std::string out;
-    for (const char c : text) {
-        if (const size_t at = escaped.find(c); at != escaped.npos) {
-            out += '\\';
-            out += letters[at];
-        } else if (static_cast<unsigned char>(c) < 0x20) {
-            out += "\\u00";
-            out += digits[c >> 4];
-            out += digits[c & 15];
-        } else {
-            out += c;
-        }
-    }
+    append_json_escaped(out, text);
     add(OutputEvent::Kind::call_arguments, out, first_piece, last_piece);
 }
 
-// The first `size` bytes held are text of the stage.
-void DeepSeekOutput::emit_held(size_t size) {
-    if (size == 0) return;
-    std::string_view text = std::string_view(held_).substr(0, size);
-    const size_t first = held_pieces_.front(), last = held_pieces_[size - 1];
+// One for each piece, so that the client sees that something happens.
+void DeepSeekOutput::add_blank(size_t piece) {
+    if (std::exchange(blank_piece_, piece) != piece) add(OutputEvent::Kind::content, " ", piece, piece);
+}
+
+// Text of the stage.
+void DeepSeekOutput::emit(std::string_view text, size_t first, size_t last) {
     switch (stage_) {
         case Stage::reasoning:
         case Stage::content:
@@ -169,15 +161,6 @@ void DeepSeekOutput::emit_held(size_t size) {
             }
             add(stage_ == Stage::reasoning ? OutputEvent::Kind::reasoning : OutputEvent::Kind::content, text,
                 first, last);
-            break;
-        case Stage::before_json:
-        case Stage::after_json:
-            // One blank for each piece, so that the client sees that something happens.
-            for (size_t i = 0; i < size; ++i)
-                if (held_pieces_[i] != blank_piece_) {
-                    blank_piece_ = held_pieces_[i];
-                    add(OutputEvent::Kind::content, " ", blank_piece_, blank_piece_);
-                }
             break;
         case Stage::json:
             add(OutputEvent::Kind::content, text, first, last);
@@ -192,6 +175,10 @@ void DeepSeekOutput::emit_held(size_t size) {
         case Stage::raw_value:
             add(OutputEvent::Kind::call_arguments, text, first, last);
             break;
+        case Stage::before_json:
+        case Stage::after_json:
+            add_blank(last);
+            break;
         case Stage::calls:
         case Stage::arguments:
         case Stage::before_key:
@@ -200,6 +187,15 @@ void DeepSeekOutput::emit_held(size_t size) {
         case Stage::finished:
             break;
     }
+}
+
+// The first `size` bytes held are text.
+void DeepSeekOutput::emit_held(size_t size) {
+    if (size == 0) return;
+    if (stage_ == Stage::before_json || stage_ == Stage::after_json)
+        for (size_t i = 0; i < size; ++i) add_blank(held_pieces_[i]);
+    else
+        emit(std::string_view(held_).substr(0, size), held_pieces_.front(), held_pieces_[size - 1]);
     held_.erase(0, size);
     held_pieces_.erase(held_pieces_.begin(), held_pieces_.begin() + static_cast<ptrdiff_t>(size));
 }
@@ -250,11 +246,17 @@ void DeepSeekOutput::take(const Exit& exit, std::string_view matched) {
 void DeepSeekOutput::push(std::string_view piece, ByteSource source, std::vector<OutputEvent>& events) {
     events_ = &events;
     ++piece_;
-    for (const char byte : piece) {
-        if (stage_ == Stage::finished) break;
+    while (!piece.empty() && stage_ != Stage::finished) {
+        StageRules& at = rules();
+        if (const size_t plain = held_.empty() ? at.matcher.skip(piece) : 0; plain > 0) {
+            emit(piece.substr(0, plain), piece_, piece_);
+            piece.remove_prefix(plain);
+            continue;
+        }
+        const char byte = piece.front();
+        piece.remove_prefix(1);
         held_ += byte;
         held_pieces_.push_back(piece_);
-        StageRules& at = rules();
         const int found = at.matcher.feed(byte, source);
         if (found < 0) {
             const size_t open = at.matcher.open_size();

@@ -64,6 +64,8 @@ class DeepSeekOutput final : public OutputParser {
     void enter(Stage stage);
     void take(const Exit& exit, std::string_view matched);
     void emit_held(size_t size);
+    void emit(std::string_view text, size_t first_piece, size_t last_piece);
+    void add_blank(size_t piece);
     void add(OutputEvent::Kind kind, std::string_view text, size_t first_piece = 0, size_t last_piece = 0);
     void add_json_string(std::string_view text, size_t first_piece, size_t last_piece);
 

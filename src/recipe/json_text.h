@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 
@@ -17,6 +18,9 @@ struct JsonStyle {
     NumberStyle numbers = NumberStyle::rust;
     bool spaced = true;  // false: "," and ":"
 };
+
+// Appends `text` as the inside of a JSON string: only what must be is escaped.
+void append_json_escaped(std::string& out, std::string_view text);
 
 std::string to_text(const boost::json::value& value, const JsonStyle& style);
 

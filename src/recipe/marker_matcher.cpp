@@ -18,8 +18,17 @@ MarkerMatcher::MarkerMatcher(std::vector<Marker> markers) {
             if (state.bytes[i] == state.bytes[border]) ++border;
             state.fallback[i + 1] = border;
         }
+        if (!state.bytes.empty()) begins_[static_cast<unsigned char>(state.bytes[0])] = true;
+        if (state.takes_line_breaks) begins_[static_cast<unsigned char>('\n')] = true;
         states_.push_back(std::move(state));
     }
+}
+
+size_t MarkerMatcher::skip(std::string_view bytes) const {
+    if (open_size_ > 0) return 0;
+    size_t size = 0;
+    while (size < bytes.size() && !begins_[static_cast<unsigned char>(bytes[size])]) ++size;
+    return size;
 }
 
 void MarkerMatcher::reset() {

@@ -32,6 +32,8 @@ class MarkerMatcher {
     // Of markers that are complete at the same byte the first counts.
     explicit MarkerMatcher(std::vector<Marker> markers);
 
+    // How many of the bytes that come next cannot belong to a marker: they need not be fed.
+    size_t skip(std::string_view bytes) const;
     // The marker that is complete with this byte, or -1.
     int feed(char byte, ByteSource source);
     void reset();
@@ -53,6 +55,7 @@ class MarkerMatcher {
     static void advance(State& state, char byte, ByteSource source);
 
     std::vector<State> states_;
+    bool begins_[256] = {};  // a marker, or line breaks that belong to one
     size_t found_size_ = 0, open_size_ = 0;
 };
 

@@ -122,41 +122,39 @@ void TemplateOutput::scan(std::string_view text) {
     }
 }
 
-// The first `size` bytes held are text of the stage.
-void TemplateOutput::emit_held(size_t size) {
-    if (size == 0) return;
-    std::string_view text = std::string_view(held_).substr(0, size);
-    const size_t first = held_pieces_.front(), last = held_pieces_[size - 1];
-    const auto forget = [&] {
-        held_.erase(0, size);
-        held_pieces_.erase(held_pieces_.begin(), held_pieces_.begin() + static_cast<ptrdiff_t>(size));
-    };
+// Text of the stage.
+void TemplateOutput::emit_text(std::string_view text, size_t first, size_t last) {
     if (stage_ == Stage::call) {
-        const std::string all(text);
-        forget();
         if (scanner_)
-            scan(all);
-        else if (all.find_first_not_of(white_space) != all.npos && syntax_.calls == CallSyntax::tagged)
-            emit(OutputEvent::Kind::content, all, first, last);
+            scan(text);
+        else if (text.find_first_not_of(white_space) != text.npos && syntax_.calls == CallSyntax::tagged)
+            emit(OutputEvent::Kind::content, text, first, last);
         return;
     }
     if (at_start_) {
         // Line breaks between thinking, calls and answer are the template's.
         const std::string_view nothing = may_be_bare_ && calls_ > 0 ? between_calls : white_space;
         if (strips_) text.remove_prefix(std::min(text.find_first_not_of(nothing), text.size()));
-        if (text.empty()) return forget();
+        if (text.empty()) return;
         at_start_ = false;
         if (stage_ != Stage::reasoning && may_be_bare_ && text.front() == '{') {
-            const std::string all(text);
-            forget();
             scanner_.emplace();
             enter(Stage::call);
-            return scan(all);
+            return scan(text);
         }
     }
     emit(stage_ == Stage::reasoning ? OutputEvent::Kind::reasoning : OutputEvent::Kind::content, text, first,
          last);
-    forget();
+}
+
+// The first `size` bytes held are text.
+void TemplateOutput::emit_held(size_t size) {
+    if (size == 0) return;
+    const std::string text = held_.substr(0, size);
+    const size_t first = held_pieces_.front(), last = held_pieces_[size - 1];
+    held_.erase(0, size);
+    held_pieces_.erase(held_pieces_.begin(), held_pieces_.begin() + static_cast<ptrdiff_t>(size));
+    emit_text(text, first, last);
 }
 
 void TemplateOutput::end_call() {
@@ -178,11 +176,18 @@ void TemplateOutput::take(const Exit& exit) {
 void TemplateOutput::push(std::string_view piece, ByteSource source, std::vector<OutputEvent>& events) {
     events_ = &events;
     ++piece_;
-    for (const char byte : piece) {
-        if (stage_ == Stage::finished) break;
+    while (!piece.empty() && stage_ != Stage::finished) {
+        Rules& rules = *rules_[static_cast<size_t>(stage_)];
+        if (const size_t plain = held_.empty() ? rules.matcher.skip(piece) : 0; plain > 0) {
+            const std::string_view text = piece.substr(0, plain);
+            piece.remove_prefix(plain);
+            emit_text(text, piece_, piece_);
+            continue;
+        }
+        const char byte = piece.front();
+        piece.remove_prefix(1);
         held_ += byte;
         held_pieces_.push_back(piece_);
-        Rules& rules = *rules_[static_cast<size_t>(stage_)];
         const int found = rules.matcher.feed(byte, source);
         if (found < 0) {
             const size_t open = rules.matcher.open_size();

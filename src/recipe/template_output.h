@@ -56,6 +56,7 @@ class TemplateOutput final : public OutputParser {
     std::unique_ptr<Rules> make_rules(Stage stage) const;
     void enter(Stage stage);
     void emit_held(size_t size);
+    void emit_text(std::string_view text, size_t first, size_t last);
     void emit(OutputEvent::Kind kind, std::string_view text, size_t first, size_t last);
     void take(const Exit& exit);
     void scan(std::string_view text);
