@@ -8,7 +8,8 @@
 namespace deepinfer::tokenizer {
 namespace {
 
-constexpr size_t kShortWord = 40;  // symbols; above, the heap is faster than scanning
+constexpr size_t kShortWord = 40;   // symbols; above, the heap is faster than scanning
+constexpr size_t kShortPiece = 12;  // bytes of a piece of a long word, at least: cutting has its cost, too
 
 }  // namespace
 
@@ -54,8 +55,22 @@ void BpeEncoder::encode_uncached(std::string_view word, std::vector<TokenId>& id
             return;
         }
     }
+    // Long words in pieces, between which nothing can merge.
+    size_t begin = 0;
+    if (word.size() > kShortWord && !model_.borders.empty()) {
+        for (size_t at = kShortPiece; at < word.size(); ++at) {
+            if (model_.borders.may_merge(word, at)) continue;
+            encode_piece(word.substr(begin, at - begin), ids);
+            begin = at;
+            at += kShortPiece - 1;
+        }
+    }
+    encode_piece(word.substr(begin), ids);
+}
+
+void BpeEncoder::encode_piece(std::string_view piece, std::vector<TokenId>& ids) {
     symbols_.clear();
-    add_symbols(word);
+    add_symbols(piece);
     if (symbols_.size() <= kShortWord) {
         merge_short();
     } else {

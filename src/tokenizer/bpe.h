@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/token.h"
+#include "tokenizer/border_filter.h"
 #include "tokenizer/flat_map.h"
 
 namespace deepinfer::tokenizer {
@@ -34,6 +35,7 @@ struct BpeModel {
     FlatMap64<TokenId> character_symbol;        // code point -> symbol, if symbols are characters
     std::vector<uint32_t> stand_in_characters;  // code point of symbol vocabulary_size + i
     FlatMap64<Merge> merges;                    // pair_key(left, right)
+    BorderFilter borders;                       // of the merges; empty: words are not cut
 
     bool byte_fallback = false;  // characters without a symbol become byte tokens, if there are all of them
     std::optional<TokenId> unknown;  // otherwise this token; without it they are dropped
@@ -76,6 +78,7 @@ class BpeEncoder {
     static constexpr uint32_t kNoMerge = UINT32_MAX;
 
     void encode_uncached(std::string_view word, std::vector<TokenId>& ids);
+    void encode_piece(std::string_view piece, std::vector<TokenId>& ids);
     void add_symbols(std::string_view word);
     void merge_short();
     void merge_long();

@@ -85,6 +85,10 @@ Status set_merges(BpeModel& model, const Vocabulary& vocabulary, std::span<const
                   std::string_view where) {
     model.merges = FlatMap64<Merge>(rules.size());
     std::string joined;
+    const ByteAlphabet alphabet;
+    const bool in_bytes =
+        model.symbols_are_bytes &&
+        std::all_of(model.byte_token.begin(), model.byte_token.end(), [](TokenId t) { return t >= 0; });
     for (size_t i = 0; i < rules.size(); ++i) {
         joined.assign(rules[i].left).append(rules[i].right);
         const TokenId left = vocabulary.ids.find(rules[i].left);
@@ -96,8 +100,13 @@ Status set_merges(BpeModel& model, const Vocabulary& vocabulary, std::span<const
                                                       "]: the token " + quote(missing) +
                                                       " is not in the vocabulary"};
         }
-        if (!vocabulary.is_excluded(result))
-            model.merges.set(BpeModel::pair_key(left, right), {uint32_t(i), result});
+        if (vocabulary.is_excluded(result)) continue;
+        model.merges.set(BpeModel::pair_key(left, right), {uint32_t(i), result});
+        if (!in_bytes) continue;
+        const std::string before = decoded_entry(rules[i].left, {.byte_alphabet = true}, alphabet);
+        const std::string after = decoded_entry(rules[i].right, {.byte_alphabet = true}, alphabet);
+        if (before.empty() || after.empty()) continue;
+        model.borders.add_merge(before, after);
     }
     return {};
 }
