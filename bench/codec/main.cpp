@@ -39,7 +39,7 @@ double stream(const tokenizer::Tokenizer& tokenizer, const std::string& protocol
     };
     const recipe::OutputOptions output{
         .first = setting.first, .parse_calls = kind == "arguments", .stops = {}};
-    std::unique_ptr<api::AnswerEvents> events = protocol == "chat" ? api::chat_events(setting, false)
+    std::unique_ptr<api::AnswerEvents> events = protocol == "chat" ? api::chat_events(setting, {})
                                                 : protocol == "responses"
                                                     ? api::responses_events(setting, {}, {})
                                                     : api::messages_events(setting, "");

@@ -53,6 +53,8 @@ class AnswerEvents {
                      const AnswerUsage& usage) = 0;
     // After end(): the whole answer, as who did not ask for a stream gets it.
     virtual std::string whole() const = 0;
+    // Chat Completions: the answer as one of several.
+    virtual std::string choice(int32_t index) const { return (void)index, std::string(); }
 
     std::vector<ServerEvent> take() { return std::exchange(events_, {}); }
 
@@ -74,8 +76,14 @@ struct AnswerSetting {
     CallIds call_ids;
 };
 
-// Chat Completions. `null_usage`: chunks before the last carry usage as null.
-std::unique_ptr<AnswerEvents> chat_events(AnswerSetting setting, bool null_usage);
+struct ChatStyle {
+    // As the official DeepSeek service words chunks: usage in the last one, content and reasoning_content side by side. Else as
+    // OpenAI does; usage has a chunk of its own, which is not of a choice.
+    bool official = false;
+    bool null_usage = false;  // chunks without usage carry it as null
+    int32_t index = 0;        // of the choice
+};
+std::unique_ptr<AnswerEvents> chat_events(AnswerSetting setting, ChatStyle style);
 // Messages. `signature`: of the thinking; empty: the answer's id.
 std::unique_ptr<AnswerEvents> messages_events(AnswerSetting setting, std::string signature);
 // Responses. `request`: what was asked, of which the answer repeats parts.

@@ -1,5 +1,6 @@
 #include "api/answer_stream.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace deepinfer::api {
@@ -9,7 +10,10 @@ using recipe::OutputEvent;
 
 AnswerStream::AnswerStream(std::unique_ptr<AnswerEvents> events, std::unique_ptr<recipe::OutputParser> parser,
                            const tokenizer::Tokenizer* tokenizer, AnswerStreamOptions options)
-    : events_(std::move(events)), parser_(std::move(parser)), tokenizer_(tokenizer), options_(options) {
+    : events_(std::move(events)),
+      parser_(std::move(parser)),
+      tokenizer_(tokenizer),
+      options_(std::move(options)) {
     if (tokenizer_) decoder_.emplace(*tokenizer_, false, tokenizer::StreamStart::continues_text);
 }
 
@@ -51,8 +55,10 @@ Status AnswerStream::push_tokens(const std::vector<TokenId>& tokens,
     };
     for (size_t i = 0; i < tokens.size(); ++i) {
         const TokenId token = tokens[i];
+        if (options_.min_tokens > 0) parser_->set_stops_apply(tokens_++ >= options_.min_tokens);
         const std::string_view spelling = tokenizer_->added_token_text(token);
-        if (!spelling.empty()) {
+        const auto& shown = options_.shown_controls;
+        if (!spelling.empty() && (!shown || std::ranges::count(*shown, spelling) > 0)) {
             flush();
             flush_half_character();
             ++usage_.completion_tokens;
@@ -63,6 +69,7 @@ Status AnswerStream::push_tokens(const std::vector<TokenId>& tokens,
         ++undecoded_tokens_;
         if (!logprobs.empty()) undecoded_logprobs_.push_back(logprobs[i]);
         text += decoder_->push(token);
+        if (options_.min_tokens > 0 || !logprobs.empty()) flush();
     }
     flush();
     return {};
@@ -87,8 +94,8 @@ void AnswerStream::push_piece(std::string_view text, ByteSource source, int64_t 
     pass(parsed_);
 }
 
-void AnswerStream::pass(const std::vector<OutputEvent>& events) {
-    for (const OutputEvent& event : events) {
+void AnswerStream::pass(std::vector<OutputEvent>& events) {
+    for (OutputEvent& event : events) {
         std::vector<TokenLogprobs> logprobs;
         int64_t tokens = 0;
         while (!pieces_.empty() && pieces_.front().number <= event.last_piece) {
@@ -103,8 +110,25 @@ void AnswerStream::pass(const std::vector<OutputEvent>& events) {
             reasoning_tokens_ += tokens;
             if (options_.recounts_reasoning) reasoning_ += event.text;
         }
-        events_->add(event, logprobs);
+        const bool is_text =
+            event.kind != OutputEvent::Kind::call_begin && event.kind != OutputEvent::Kind::call_end;
+        if (is_text && !pending_.empty() && pending_.back().event.kind == event.kind) {
+            pending_.back().event.text += event.text;
+            std::ranges::move(logprobs, std::back_inserter(pending_.back().logprobs));
+        } else {
+            pending_.push_back({std::move(event), std::move(logprobs)});
+        }
     }
+}
+
+void AnswerStream::send_pending() {
+    for (const Pending& one : pending_) events_->add(one.event, one.logprobs);
+    pending_.clear();
+}
+
+std::vector<ServerEvent> AnswerStream::take() {
+    send_pending();
+    return events_->take();
 }
 
 void AnswerStream::finish(std::optional<AnswerReason> given) {
@@ -120,11 +144,12 @@ void AnswerStream::finish(std::optional<AnswerReason> given) {
             usage_.reasoning_tokens =
                 static_cast<int64_t>(tokenizer_->encode(reasoning_, tokenizer::Special::parse).size());
     }
-    const AnswerReason reason = parser_->stop()        ? AnswerReason::stop_sequence
-                                : given                ? *given
-                                : parser_->has_calls() ? AnswerReason::tool_calls
-                                                       : AnswerReason::stop;
-    events_->end(reason, parser_->stop(), usage_);
+    send_pending();
+    reason_ = parser_->stop()        ? AnswerReason::stop_sequence
+              : given                ? *given
+              : parser_->has_calls() ? AnswerReason::tool_calls
+                                     : AnswerReason::stop;
+    events_->end(reason_, parser_->stop(), usage_);
     finished_ = true;
 }
 

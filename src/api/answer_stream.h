@@ -21,6 +21,10 @@ struct AnswerStreamOptions {
     bool drops_half_characters = false;
     // The thinking is counted by encoding it again, as the official service does, since texts have no true counts.
     bool recounts_reasoning = false;
+    // Stop strings are looked for in the text after so many tokens.
+    int32_t min_tokens = 0;
+    // Control tokens other than these are not shown. Nothing: all are, as the official service does.
+    std::optional<std::vector<std::string>> shown_controls = std::nullopt;
 };
 
 class AnswerStream {
@@ -41,8 +45,11 @@ class AnswerStream {
     // A stop string or the end of the calls was seen: what follows is not needed.
     bool stopped() const { return parser_->stop().has_value(); }
     bool finished() const { return finished_; }
-    std::vector<ServerEvent> take() { return events_->take(); }
+    // The events since the last call. Of what came in between neighbouring texts are one.
+    std::vector<ServerEvent> take();
     std::string whole() const { return events_->whole(); }
+    std::string choice(int32_t index) const { return events_->choice(index); }
+    AnswerReason reason() const { return reason_; }  // once finished
 
   private:
     struct Piece {
@@ -54,7 +61,8 @@ class AnswerStream {
     void push_piece(std::string_view text, recipe::ByteSource source, int64_t tokens,
                     std::vector<TokenLogprobs> logprobs);
     void flush_half_character();
-    void pass(const std::vector<recipe::OutputEvent>& events);
+    void pass(std::vector<recipe::OutputEvent>& events);
+    void send_pending();
 
     const std::unique_ptr<AnswerEvents> events_;
     const std::unique_ptr<recipe::OutputParser> parser_;
@@ -70,7 +78,14 @@ class AnswerStream {
     std::optional<std::string> fingerprint_;
     std::string reasoning_;  // if it is counted again
     int64_t reasoning_tokens_ = 0;
+    int64_t tokens_ = 0;  // pushed
+    AnswerReason reason_ = AnswerReason::stop;
     std::vector<recipe::OutputEvent> parsed_;
+    struct Pending {
+        recipe::OutputEvent event;
+        std::vector<TokenLogprobs> logprobs;
+    };
+    std::vector<Pending> pending_;
 };
 
 }  // namespace deepinfer::api

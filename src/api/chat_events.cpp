@@ -1,4 +1,4 @@
-// Chat Completions as the official DeepSeek service words them: reasoning_content beside content, usage in the last chunk.
+// Chat Completions: one choice.
 #include "api/answer_events.h"
 #include "api/json_writer.h"
 
@@ -40,8 +40,7 @@ void write_usage(JsonWriter& json, const AnswerUsage& usage) {
 
 class ChatEvents final : public AnswerEvents {
   public:
-    ChatEvents(AnswerSetting setting, bool null_usage)
-        : setting_(std::move(setting)), null_usage_(null_usage) {}
+    ChatEvents(AnswerSetting setting, ChatStyle style) : setting_(std::move(setting)), style_(style) {}
 
     void start(const AnswerUsage&, const std::optional<std::string>& fingerprint) override {
         fingerprint_ = fingerprint;
@@ -49,7 +48,9 @@ class ChatEvents final : public AnswerEvents {
                          setting_.first == recipe::FirstStage::reasoning_continued;
         begin_chunk();
         json_.key("delta").begin().member("role", "assistant");
-        if (has_reasoning_) {
+        if (!style_.official) {
+            json_.member("content", "").member("refusal", nullptr);
+        } else if (has_reasoning_) {
             json_.member("content", nullptr).member("reasoning_content", "");
         } else {
             json_.member("content", "");
@@ -67,19 +68,20 @@ class ChatEvents final : public AnswerEvents {
         switch (event.kind) {
             case OutputEvent::Kind::reasoning:
                 reasoning_ += event.text;
-                json_.member("content", nullptr).member("reasoning_content", event.text);
+                if (style_.official) json_.member("content", nullptr);
+                json_.member("reasoning_content", event.text);
                 shown = keep_logprobs("reasoning_content", reasoning_logprobs_, logprobs);
                 break;
             case OutputEvent::Kind::content:
                 content_ += event.text;
                 json_.member("content", event.text);
-                if (setting_.thinks) json_.member("reasoning_content", nullptr);
+                if (style_.official && setting_.thinks) json_.member("reasoning_content", nullptr);
                 shown = keep_logprobs("content", content_logprobs_, logprobs);
                 break;
             case OutputEvent::Kind::call_begin: {
                 calls_.push_back({setting_.call_ids(calls_.size(), !reasoning_.empty()), event.text, {}});
                 json_.key("tool_calls").begin_array();
-                write_call(json_, calls_.size() - 1, "");
+                write_call(json_, calls_.size() - 1, "", true);
                 json_.end_array();
                 break;
             }
@@ -99,8 +101,9 @@ class ChatEvents final : public AnswerEvents {
         reason_ = reason;
         usage_ = usage;
         begin_chunk();
-        json_.key("delta").begin().member("content", "");
-        if (setting_.thinks) json_.member("reasoning_content", nullptr);
+        json_.key("delta").begin();
+        if (style_.official) json_.member("content", "");
+        if (style_.official && setting_.thinks) json_.member("reasoning_content", nullptr);
         json_.end();
         end_chunk({}, reason_name(reason));
     }
@@ -109,28 +112,17 @@ class ChatEvents final : public AnswerEvents {
         JsonWriter json;
         json.begin();
         write_head(json, "chat.completion");
-        json.key("choices").begin_array().begin().member("index", 0);
-        json.key("message").begin().member("role", "assistant").member("content", content_);
-        if (has_reasoning_) json.member("reasoning_content", reasoning_);
-        if (!calls_.empty()) {
-            json.key("tool_calls").begin_array();
-            for (size_t i = 0; i < calls_.size(); ++i) write_call(json, i, calls_[i].arguments);
-            json.end_array();
-        }
-        json.end();
-        if (setting_.logprobs && (!content_logprobs_.empty() || !reasoning_logprobs_.empty())) {
-            json.key("logprobs").begin();
-            if (!content_logprobs_.empty()) json.member_raw("content", logprobs_json(content_logprobs_));
-            if (!reasoning_logprobs_.empty())
-                json.member_raw("reasoning_content", logprobs_json(reasoning_logprobs_));
-            json.end();
-        } else {
-            json.member("logprobs", nullptr);
-        }
-        json.member("finish_reason", reason_name(reason_)).end().end_array();
-        json.key("usage");
+        json.key("choices").begin_array();
+        write_choice(json, 0);
+        json.end_array().key("usage");
         write_usage(json, usage_);
         return json.end().take();
+    }
+
+    std::string choice(int32_t index) const override {
+        JsonWriter json;
+        write_choice(json, index);
+        return json.take();
     }
 
   private:
@@ -142,14 +134,50 @@ class ChatEvents final : public AnswerEvents {
         json.member("id", setting_.header.id)
             .member("object", object)
             .member("created", setting_.header.created)
-            .member("model", setting_.header.model)
-            .key("system_fingerprint");
+            .member("model", setting_.header.model);
+        if (!style_.official) return;
+        json.key("system_fingerprint");
         fingerprint_ ? json.value(*fingerprint_) : json.value(nullptr);
     }
 
-    void write_call(JsonWriter& json, size_t index, std::string_view arguments) const {
+    void write_choice(JsonWriter& json, int32_t index) const {
+        json.begin().member("index", index).key("message").begin().member("role", "assistant").key("content");
+        const bool only_calls = !style_.official && content_.empty() && !calls_.empty();
+        only_calls ? json.value(nullptr) : json.value(content_);
+        if (!style_.official) json.member("refusal", nullptr);
+        if (has_reasoning_ || !reasoning_.empty()) json.member("reasoning_content", reasoning_);
+        if (!calls_.empty()) {
+            json.key("tool_calls").begin_array();
+            for (size_t i = 0; i < calls_.size(); ++i)
+                write_call(json, i, calls_[i].arguments, style_.official);
+            json.end_array();
+        }
+        json.end();
+        write_all_logprobs(json);
+        json.member("finish_reason", reason_name(reason_)).end();
+    }
+
+    void write_all_logprobs(JsonWriter& json) const {
+        if (!setting_.logprobs ||
+            (style_.official && content_logprobs_.empty() && reasoning_logprobs_.empty())) {
+            json.member("logprobs", nullptr);
+            return;
+        }
+        json.key("logprobs").begin();
+        if (!style_.official || !content_logprobs_.empty())
+            json.member_raw("content", logprobs_json(content_logprobs_));
+        if (!reasoning_logprobs_.empty())
+            json.member_raw("reasoning_content", logprobs_json(reasoning_logprobs_));
+        if (!style_.official) json.member("refusal", nullptr);
+        json.end();
+    }
+
+    // OpenAI numbers calls in chunks only.
+    void write_call(JsonWriter& json, size_t index, std::string_view arguments, bool numbered) const {
         const Call& call = calls_[index];
-        json.begin().member("index", index).member("id", call.id).member("type", "function");
+        json.begin();
+        if (numbered) json.member("index", index);
+        json.member("id", call.id).member("type", "function");
         json.key("function").begin().member("name", call.name).member("arguments", arguments).end().end();
     }
 
@@ -158,29 +186,31 @@ class ChatEvents final : public AnswerEvents {
         if (logprobs.empty()) return {};
         kept.insert(kept.end(), logprobs.begin(), logprobs.end());
         JsonWriter json;
-        return json.begin().member_raw(name, logprobs_json(logprobs)).end().take();
+        json.begin().member_raw(name, logprobs_json(logprobs));
+        if (!style_.official) json.member("refusal", nullptr);
+        return json.end().take();
     }
 
     void begin_chunk() {
         json_.begin();
         write_head(json_, "chat.completion.chunk");
-        json_.key("choices").begin_array().begin().member("index", 0);
+        json_.key("choices").begin_array().begin().member("index", style_.index);
     }
     void end_chunk(const std::string& logprobs, const char* reason) {
         logprobs.empty() ? json_.member("logprobs", nullptr) : json_.member_raw("logprobs", logprobs);
         reason ? json_.member("finish_reason", reason) : json_.member("finish_reason", nullptr);
         json_.end().end_array();
-        if (reason) {
+        if (reason && style_.official) {
             json_.key("usage");
             write_usage(json_, usage_);
-        } else if (null_usage_) {
+        } else if (style_.null_usage) {
             json_.member("usage", nullptr);
         }
         send({}, json_.end().take());
     }
 
     const AnswerSetting setting_;
-    const bool null_usage_;
+    const ChatStyle style_;
     JsonWriter json_;
     std::optional<std::string> fingerprint_;
     bool has_reasoning_ = false;
@@ -193,8 +223,8 @@ class ChatEvents final : public AnswerEvents {
 
 }  // namespace
 
-std::unique_ptr<AnswerEvents> chat_events(AnswerSetting setting, bool null_usage) {
-    return std::make_unique<ChatEvents>(std::move(setting), null_usage);
+std::unique_ptr<AnswerEvents> chat_events(AnswerSetting setting, ChatStyle style) {
+    return std::make_unique<ChatEvents>(std::move(setting), style);
 }
 
 }  // namespace deepinfer::api

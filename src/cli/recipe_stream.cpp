@@ -162,7 +162,9 @@ StreamPlayer::StreamPlayer(api::Protocol protocol, const PlayedAnswer& answer,
         const json::value* options = body.if_contains("stream_options");
         const json::value* usage =
             options && options->is_object() ? options->get_object().if_contains("include_usage") : nullptr;
-        events = api::chat_events(std::move(setting), !request.stream || (usage && *usage == true));
+        events =
+            api::chat_events(std::move(setting),
+                             {.official = true, .null_usage = !request.stream || (usage && *usage == true)});
     } else if (protocol == api::Protocol::messages) {
         events = api::messages_events(std::move(setting), answer.signature);
     } else {

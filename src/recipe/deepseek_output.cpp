@@ -263,12 +263,16 @@ void DeepSeekOutput::push(std::string_view piece, ByteSource source, std::vector
             if (held_.size() > open) emit_held(held_.size() - open);
             continue;
         }
-        const size_t marker = at.matcher.found_size();
-        emit_held(held_.size() - marker);
+        const Exit& exit = at.exits[static_cast<size_t>(found)];
+        if (exit.stop >= 0 && !stops_apply_) {
+            emit_held(held_.size());
+            continue;
+        }
+        emit_held(held_.size() - at.matcher.found_size());
         const std::string matched = std::move(held_);
         held_.clear();
         held_pieces_.clear();
-        take(at.exits[static_cast<size_t>(found)], matched);
+        take(exit, matched);
     }
 }
 

@@ -28,6 +28,7 @@ class DeepSeekOutput final : public OutputParser {
 
     void push(std::string_view piece, ByteSource source, std::vector<OutputEvent>& events) override;
     void finish(std::vector<OutputEvent>& events) override;
+    void set_stops_apply(bool apply) override { stops_apply_ = apply; }
     const std::optional<std::string>& stop() const override { return stop_; }
     bool has_calls() const override { return calls_ > 0; }
 
@@ -81,6 +82,7 @@ class DeepSeekOutput final : public OutputParser {
     std::string name_;
     bool has_parameters_ = false;
     size_t calls_ = 0;
+    bool stops_apply_ = true;
     std::optional<std::string> stop_;
     std::vector<OutputEvent>* events_ = nullptr;
 };

@@ -40,6 +40,9 @@ class OutputParser {
     // No piece follows: what was held back is text of its stage.
     virtual void finish(std::vector<OutputEvent>& events) = 0;
 
+    // From here on stop strings are text, or end the answer, as at first.
+    virtual void set_stops_apply(bool apply) = 0;
+
     // A stop string was found: the answer has ended, and pieces are no longer looked at.
     virtual const std::optional<std::string>& stop() const = 0;
     // Some call's name is complete.

@@ -195,7 +195,9 @@ void TemplateOutput::push(std::string_view piece, ByteSource source, std::vector
             continue;
         }
         const Exit& exit = rules.exits[static_cast<size_t>(found)];
-        if (exit.next == Stage::reasoning && !at_start_) {  // only an answer's beginning can be its thinking
+        const bool too_late =
+            exit.next == Stage::reasoning && !at_start_;  // only an answer's beginning can be its thinking
+        if (too_late || (exit.stop >= 0 && !stops_apply_)) {
             emit_held(held_.size());
             continue;
         }

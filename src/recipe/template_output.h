@@ -38,6 +38,7 @@ class TemplateOutput final : public OutputParser {
 
     void push(std::string_view piece, ByteSource source, std::vector<OutputEvent>& events) override;
     void finish(std::vector<OutputEvent>& events) override;
+    void set_stops_apply(bool apply) override { stops_apply_ = apply; }
     const std::optional<std::string>& stop() const override { return stop_; }
     bool has_calls() const override { return calls_ > 0; }
 
@@ -75,6 +76,7 @@ class TemplateOutput final : public OutputParser {
     size_t piece_ = 0;
     std::optional<CallScanner> scanner_;
     size_t calls_ = 0;
+    bool stops_apply_ = true;
     std::optional<std::string> stop_;
     std::vector<OutputEvent>* events_ = nullptr;
 };
